@@ -1,0 +1,339 @@
+"""Tokenizers of keras_hub, trained on the user's own texts.
+
+The vocabularies are learned by `tokenizers` and `sentencepiece`. In all of them id 0 is
+padding. Special tokens never come out of a text, only out of their ids.
+
+Letters: V vocabulary_size.
+"""
+
+import base64
+import io
+import json
+import os
+
+import numpy as np
+
+from keras_tfm.data.characters import CharacterTokenizer
+from keras_tfm.data.errors import DataError
+
+WORDPIECE_SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+BYTE_PAIR_SPECIALS = ["<pad>", "<s>", "</s>"]
+ROLES = {  # role: the names it goes by in the kinds of tokenizers
+    "pad": ("[PAD]", "<pad>"),
+    "unknown": ("[UNK]", "<unk>"),
+    "start": ("[CLS]", "<s>"),
+    "end": ("[SEP]", "</s>"),
+    "mask": ("[MASK]",),
+}
+
+
+def train_wordpiece(texts, vocabulary_size, lowercase=True):
+    """Learn a WordPiece vocabulary (BERT's kind).
+
+    Args:
+        texts: iterable of str.
+        vocabulary_size: int V, the largest size; little text gives less.
+        lowercase: bool, whether texts are lowercased, in training and in use.
+
+    Returns: `keras_hub.tokenizers.WordPieceTokenizer`; [PAD] is 0, [UNK] 1, [CLS] 2,
+        [SEP] 3, [MASK] 4.
+
+    Raises:
+        DataError: if the texts are empty.
+        ValueError: if `vocabulary_size` leaves no room for the special tokens.
+    """
+    import tokenizers
+    from tokenizers import models, normalizers, pre_tokenizers, trainers
+
+    _check_size(vocabulary_size, len(WORDPIECE_SPECIALS))
+    trained = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    trained.normalizer = normalizers.BertNormalizer(
+        lowercase=lowercase, strip_accents=False
+    )
+    trained.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocabulary_size,
+        special_tokens=WORDPIECE_SPECIALS,
+        show_progress=False,
+    )
+    trained.train_from_iterator(_not_empty(texts), trainer)
+    ids = trained.get_vocab()
+    return _wordpiece(sorted(ids, key=ids.get), lowercase)
+
+
+def train_byte_pair(texts, vocabulary_size):
+    """Learn a byte-level byte-pair vocabulary (GPT-2's kind): no unknown token.
+
+    Args:
+        texts: iterable of str.
+        vocabulary_size: int V >= 259: 3 special tokens, 256 bytes, then merges.
+
+    Returns: `keras_hub.tokenizers.BytePairTokenizer`; <pad> is 0, <s> 1, </s> 2.
+
+    Raises:
+        DataError: if the texts are empty.
+        ValueError: if `vocabulary_size` is below 259.
+    """
+    import tokenizers
+    from tokenizers import models, pre_tokenizers, trainers
+
+    _check_size(vocabulary_size, len(BYTE_PAIR_SPECIALS) + 256)
+    trained = tokenizers.Tokenizer(models.BPE())
+    trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary_size,
+        special_tokens=BYTE_PAIR_SPECIALS,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    trained.train_from_iterator(_not_empty(texts), trainer)
+    model = json.loads(trained.to_str())["model"]
+    merges = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
+    return _byte_pair(model["vocab"], merges)
+
+
+def train_sentencepiece(
+    texts, vocabulary_size, kind="unigram", lowercase=False, split_digits=True
+):
+    """Learn SentencePiece sub-words, e.g. joint ones for both sides of a translation.
+
+    Args:
+        texts: iterable of str, for a joint vocabulary those of both languages.
+        vocabulary_size: int V, the largest size; little text gives less.
+        kind: "unigram" or "bpe".
+        lowercase: bool, whether texts are case-folded, in training and in use.
+        split_digits: bool, every digit is a token of its own.
+
+    Returns: `keras_hub.tokenizers.SentencePieceTokenizer`; <pad> is 0, <unk> 1, <s> 2,
+        </s> 3.
+
+    Raises:
+        DataError: if the texts are empty or too few for the vocabulary.
+        ValueError: for an unknown `kind`.
+    """
+    import sentencepiece
+
+    if kind not in ("unigram", "bpe"):
+        raise ValueError(f'`kind` must be "unigram" or "bpe", got {kind!r}.')
+    _check_size(vocabulary_size, 4)
+    proto = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(_not_empty(texts)),
+            model_writer=proto,
+            vocab_size=vocabulary_size,
+            hard_vocab_limit=False,
+            model_type=kind,
+            character_coverage=1.0,
+            normalization_rule_name="nmt_nfkc_cf" if lowercase else "nmt_nfkc",
+            split_digits=split_digits,
+            pad_id=0,
+            unk_id=1,
+            bos_id=2,
+            eos_id=3,
+            unk_surface="\ufffd",
+            num_threads=1,  # the same sub-words on every machine
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1].split("] ")[-1]
+        raise DataError(
+            f"No {vocabulary_size} sub-words can be learned from these texts: {reason}"
+        ) from error
+    return _sentencepiece(proto.getvalue())
+
+
+def byte_tokenizer():
+    """Make the tokenizer that needs no training: one token a byte, V = 256.
+
+    Returns: `keras_hub.tokenizers.ByteTokenizer`; id 0, a byte that no text holds, is
+        padding.
+    """
+    import keras_hub
+
+    return keras_hub.tokenizers.ByteTokenizer(lowercase=False)
+
+
+def special_ids(tokenizer):
+    """Look up the special tokens of any tokenizer made here.
+
+    Args:
+        tokenizer: a tokenizer made by a function of this file.
+
+    Returns: dict with the keys "pad", "unknown", "start", "end", "mask"; the value is
+        an int, or None where the tokenizer has no such token.
+    """
+    vocabulary = set(tokenizer.get_vocabulary())
+    result = {}
+    for role, names in ROLES.items():
+        ids = [tokenizer.token_to_id(name) for name in names if name in vocabulary]
+        result[role] = int(ids[0]) if ids else None
+    if result["pad"] is None:
+        result["pad"] = 0
+    return result
+
+
+def encode(tokenizer, texts):
+    """Turn texts into token ids, without special tokens.
+
+    Args:
+        tokenizer: a tokenizer made by a function of this file.
+        texts: list of str.
+
+    Returns: list of int32 arrays; an empty text gives an empty array.
+    """
+    import keras_hub
+    import tensorflow as tf
+
+    texts = list(texts)
+    if not texts:
+        return []
+    if isinstance(tokenizer, CharacterTokenizer):
+        return tokenizer.encode(texts)
+    graph_kinds = (
+        keras_hub.tokenizers.WordPieceTokenizer,
+        keras_hub.tokenizers.BytePairTokenizer,
+    )
+    if not isinstance(tokenizer, graph_kinds):
+        return [np.array(row, "int32") for row in tokenizer(texts)]
+    # The graph gives the ids that an exported tokenizer gives (keras_hub's Python path
+    # splits "('s" and long numbers otherwise), and WordPiece is 20 times as fast.
+    tokenize = tf.function(
+        tokenizer.tokenize, input_signature=[tf.TensorSpec([None], "string")]
+    )
+    rows = []
+    for at in range(0, len(texts), 4096):
+        ragged = tokenize(tf.constant(texts[at : at + 4096]))
+        rows += np.split(ragged.values.numpy(), ragged.row_splits.numpy()[1:-1])
+    return rows
+
+
+def decode(tokenizer, sequences):
+    """Turn token ids into texts: cut at the first end token, special tokens dropped.
+
+    Args:
+        tokenizer: a tokenizer made by a function of this file.
+        sequences: int (B, T) or a list of id lists; padding may follow.
+
+    Returns: list of str.
+    """
+    ids = special_ids(tokenizer)
+    dropped = {ids[role] for role in ("pad", "start", "mask")}
+    rows = []
+    for sequence in sequences:
+        row = []
+        for token_id in np.asarray(sequence, "int64").tolist():
+            if token_id == ids["end"]:
+                if row:
+                    break
+                continue
+            if token_id not in dropped:
+                row.append(token_id)
+        rows.append(row)
+    texts = [str(tokenizer.detokenize([row])[0]) if row else "" for row in rows]
+    return texts
+
+
+def save_tokenizer(tokenizer, path):
+    """Write a tokenizer into one JSON file, to lie next to its model.
+
+    Args:
+        tokenizer: a tokenizer made by a function of this file.
+        path: str, the file.
+
+    Raises:
+        ValueError: for any other tokenizer.
+    """
+    import keras_hub
+
+    kinds = keras_hub.tokenizers
+    if isinstance(tokenizer, kinds.WordPieceTokenizer):
+        state = {
+            "kind": "wordpiece",
+            "lowercase": tokenizer.lowercase,
+            "vocabulary": list(tokenizer.get_vocabulary()),
+        }
+    elif isinstance(tokenizer, kinds.BytePairTokenizer):
+        state = {
+            "kind": "byte_pair",
+            "vocabulary": dict(tokenizer.vocabulary),
+            "merges": list(tokenizer.merges),
+        }
+    elif isinstance(tokenizer, kinds.SentencePieceTokenizer):
+        proto = base64.b64encode(tokenizer.proto).decode("ascii")
+        state = {"kind": "sentencepiece", "proto": proto}
+    elif isinstance(tokenizer, kinds.ByteTokenizer):
+        state = {"kind": "byte"}
+    elif isinstance(tokenizer, CharacterTokenizer):
+        state = {"kind": "character", "vocabulary": tokenizer.get_vocabulary()}
+    else:
+        raise ValueError(
+            "`tokenizer` must be made by keras_tfm.data, got "
+            f"{type(tokenizer).__name__}."
+        )
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(state, file, ensure_ascii=False)
+
+
+def load_tokenizer(path):
+    """Read what `save_tokenizer` wrote.
+
+    Args:
+        path: str, the file.
+
+    Returns: a tokenizer equal to the saved one.
+
+    Raises:
+        DataError: if the file is missing or is not a saved tokenizer.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            state = json.load(file)
+        makers = {
+            "wordpiece": lambda s: _wordpiece(s["vocabulary"], s["lowercase"]),
+            "byte_pair": lambda s: _byte_pair(s["vocabulary"], s["merges"]),
+            "sentencepiece": lambda s: _sentencepiece(base64.b64decode(s["proto"])),
+            "byte": lambda s: byte_tokenizer(),
+            "character": lambda s: CharacterTokenizer(s["vocabulary"]),
+        }
+        return makers[state["kind"]](state)
+    except OSError as error:
+        raise DataError(
+            f"Tokenizer {path} cannot be read: {error.strerror}."
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{os.fspath(path)} is not a saved tokenizer.") from error
+
+
+def _wordpiece(vocabulary, lowercase):
+    import keras_hub
+
+    return keras_hub.tokenizers.WordPieceTokenizer(vocabulary, lowercase=lowercase)
+
+
+def _byte_pair(vocabulary, merges):
+    import keras_hub
+
+    return keras_hub.tokenizers.BytePairTokenizer(
+        vocabulary, merges, unsplittable_tokens=[]
+    )
+
+
+def _sentencepiece(proto):
+    import keras_hub
+
+    return keras_hub.tokenizers.SentencePieceTokenizer(proto)
+
+
+def _check_size(vocabulary_size, least):
+    if vocabulary_size <= least:
+        raise ValueError(
+            f"`vocabulary_size` must be above {least}, got {vocabulary_size}."
+        )
+
+
+def _not_empty(texts):
+    texts = [text for text in texts if text.strip()]
+    if not texts:
+        raise DataError("There is no text to learn a vocabulary from.")
+    return texts

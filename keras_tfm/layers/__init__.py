@@ -1,0 +1,58 @@
+"""Layers: weights and tensor maths, on any Keras backend."""
+
+from keras_tfm.layers.activations import gelu_tanh
+from keras_tfm.layers.alibi_bias import AlibiBias
+from keras_tfm.layers.class_token import ClassToken
+from keras_tfm.layers.dot_product_attention import scaled_dot_product_attention
+from keras_tfm.layers.drop_path import DropPath
+from keras_tfm.layers.feed_forward import FeedForward, GatedFeedForward
+from keras_tfm.layers.layer_scale import LayerScale
+from keras_tfm.layers.learned_position_embedding import LearnedPositionEmbedding
+from keras_tfm.layers.masks import (
+    causal_mask,
+    combine_masks,
+    padding_mask,
+    sliding_window_mask,
+)
+from keras_tfm.layers.mixture_of_experts import MixtureOfExperts
+from keras_tfm.layers.multi_head_attention import MultiHeadAttention
+from keras_tfm.layers.patch_embedding import PatchEmbedding
+from keras_tfm.layers.position_embedding_2d import (
+    PositionEmbedding2D,
+    resize_position_table,
+)
+from keras_tfm.layers.relative_position_bias import RelativePositionBias
+from keras_tfm.layers.rotary_embedding import RotaryEmbedding
+from keras_tfm.layers.sinusoidal_position_encoding import (
+    SinusoidalPositionEncoding,
+    sinusoidal_table,
+)
+from keras_tfm.layers.transformer_decoder_block import TransformerDecoderBlock
+from keras_tfm.layers.transformer_encoder_block import TransformerEncoderBlock
+
+__all__ = [
+    "AlibiBias",
+    "ClassToken",
+    "DropPath",
+    "FeedForward",
+    "GatedFeedForward",
+    "LayerScale",
+    "LearnedPositionEmbedding",
+    "MixtureOfExperts",
+    "MultiHeadAttention",
+    "PatchEmbedding",
+    "PositionEmbedding2D",
+    "RelativePositionBias",
+    "RotaryEmbedding",
+    "SinusoidalPositionEncoding",
+    "TransformerDecoderBlock",
+    "TransformerEncoderBlock",
+    "causal_mask",
+    "combine_masks",
+    "gelu_tanh",
+    "padding_mask",
+    "resize_position_table",
+    "scaled_dot_product_attention",
+    "sinusoidal_table",
+    "sliding_window_mask",
+]

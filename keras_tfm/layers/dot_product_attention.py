@@ -1,0 +1,125 @@
+"""The function under all attention: softmax(q k / sqrt(H) + bias) v.
+
+Letters: B batch, T query length, S key-value length, N heads, K key-value heads,
+G = N / K query heads that share a key-value head, H size of a head.
+"""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_tfm.layers.masks import attention_keep
+
+
+def scaled_dot_product_attention(
+    query,
+    key,
+    value,
+    padding_mask=None,
+    attention_mask=None,
+    attention_bias=None,
+    use_causal_mask=False,
+    window=None,
+    query_offset=0,
+    logit_soft_cap=None,
+    scale=None,
+    dropout=None,
+    return_attention_scores=False,
+):
+    """Mix values by how well their keys match each query.
+
+    Scores and softmax are float32 at least. A query that may attend to nothing
+    gets zeros, with zero gradient.
+
+    Args:
+        query: float (B, T, N, H).
+        key: float (B, S, K, H); K divides N, each key-value head serves N / K
+            query heads.
+        value: float (B, S, K, H), its H may differ.
+        padding_mask: bool (B, S), True for real keys.
+        attention_mask: bool (T, S), (B, T, S), (B, 1, T, S) or (B, N, T, S),
+            True where a query may attend.
+        attention_bias: float, broadcasts to (B, N, T, S), added to the scores.
+        use_causal_mask: bool, a query sees its own position and those before.
+        window: int or None, a query sees keys fewer than `window` positions away.
+        query_offset: int or int32 scalar tensor, position of the first query among
+            the keys.
+        logit_soft_cap: float or None, cap * tanh(scores / cap).
+        scale: float or None, factor on the scores; H ** -0.5 unless given.
+        dropout: callable or None, applied to the attention weights.
+        return_attention_scores: bool, also return the weights.
+
+    Returns: float (B, T, N, H); with `return_attention_scores` a pair, the second
+        float (B, N, T, S), rows summing to one.
+
+    Raises:
+        ValueError: if K does not divide N, or a mask has another rank.
+
+    Example:
+        >>> x = keras.random.normal((2, 5, 3, 4))
+        >>> out = keras_tfm.layers.scaled_dot_product_attention(x, x, x)
+        >>> tuple(out.shape)
+        (2, 5, 3, 4)
+
+    References:
+        Vaswani et al. 2017, sec. 3.2.1, arXiv:1706.03762; grouped heads: Ainslie et
+        al. 2023, arXiv:2305.13245; soft cap: Gemma 2, arXiv:2408.00118.
+    """
+    num_heads, num_key_value_heads = query.shape[2], key.shape[2]
+    if num_heads % num_key_value_heads:
+        raise ValueError(
+            f"The number of query heads, {num_heads}, must be a multiple of that of "
+            f"key-value heads, {num_key_value_heads}."
+        )
+    lengths = ops.shape(query)[1], ops.shape(key)[1]
+    scale = 1 / math.sqrt(query.shape[3]) if scale is None else scale
+
+    scores = _match(query * ops.cast(scale, query.dtype), key)  # (B, N, T, S)
+    if logit_soft_cap is not None:
+        scores = logit_soft_cap * ops.tanh(scores / logit_soft_cap)
+    if attention_bias is not None:
+        scores = scores + ops.cast(attention_bias, scores.dtype)
+    keep = attention_keep(
+        lengths, padding_mask, attention_mask, use_causal_mask, window, query_offset
+    )
+    if keep is not None:
+        scores = ops.where(keep, scores, -1e30)
+    weights = ops.softmax(scores, axis=-1)
+    if keep is not None:
+        weights = ops.where(keep, weights, 0.0)  # a row without a key stays zero
+    weights = ops.cast(weights, value.dtype)
+    dropped = weights if dropout is None else dropout(weights)
+
+    outputs = _mix(dropped, value)  # (B, T, N, H)
+    return (outputs, weights) if return_attention_scores else outputs
+
+
+def _match(query, key):
+    """q k for every pair, float32 (B, N, T, S), without repeating key heads."""
+    batch, length, num_heads, _ = ops.shape(query)
+    query = _fold_groups(ops.transpose(query, (0, 2, 1, 3)), key.shape[2])
+    scores = ops.matmul(query, ops.transpose(key, (0, 2, 3, 1)))  # (B, K, G T, S)
+    scores = ops.cast(scores, keras.backend.result_type(scores.dtype, "float32"))
+    if num_heads == key.shape[2]:
+        return scores
+    return ops.reshape(scores, (batch, num_heads, length, ops.shape(key)[1]))
+
+
+def _mix(weights, value):
+    """Values weighted for every query, (B, T, N, H)."""
+    batch, num_heads, length, _ = ops.shape(weights)
+    weights = _fold_groups(weights, value.shape[2])
+    outputs = ops.matmul(weights, ops.transpose(value, (0, 2, 1, 3)))  # (B, K, G T, H)
+    if num_heads != value.shape[2]:
+        outputs = ops.reshape(outputs, (batch, num_heads, length, value.shape[3]))
+    return ops.transpose(outputs, (0, 2, 1, 3))
+
+
+def _fold_groups(x, num_key_value_heads):
+    """(B, N, T, X) -> (B, K, G T, X): query heads of one group in one matrix."""
+    batch, num_heads, length, width = ops.shape(x)
+    if num_heads == num_key_value_heads:
+        return x
+    rows = num_heads // num_key_value_heads * length
+    return ops.reshape(x, (batch, num_key_value_heads, rows, width))

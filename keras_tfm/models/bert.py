@@ -1,0 +1,198 @@
+"""BERT: a bidirectional encoder of one or two segments of text.
+
+Letters: B batch, T length, V vocabulary_size, D hidden_dim.
+"""
+
+import keras
+from keras import ops
+
+from keras_tfm import layers
+from keras_tfm.layers.policies import part_policy
+from keras_tfm.models import inputs as tools
+from keras_tfm.models.sizes import BERT_SIZES, numbers_of
+
+OPTIONAL = {"segment_ids": ops.zeros_like, "padding_mask": tools.all_real}
+
+
+@keras.saving.register_keras_serializable(package="keras_tfm")
+class Bert(keras.Model):
+    """Bidirectional Transformer encoder, a functional model.
+
+    Embeds tokens, positions and segments, runs `num_layers` post-norm blocks, and
+    pools the first token through a dense layer with tanh.
+
+    Args:
+        vocabulary_size: int V.
+        num_layers: int.
+        num_heads: int, divides `hidden_dim`.
+        hidden_dim: int D.
+        intermediate_dim: int, inner width of the feed-forward.
+        max_sequence_length: int, longest T.
+        num_segments: int, kinds of segments.
+        dropout: float in [0, 1), on embeddings, attention weights and branches.
+        activation: of the feed-forward.
+        norm_epsilon: float.
+        attention: attention value, or a list of them cycled over the layers;
+            `MultiHeadAttention(num_heads)` unless given.
+        feed_forward: likewise; `FeedForward(intermediate_dim)` unless given.
+        dtype: dtype policy.
+        **kwargs: `name`, `trainable`.
+
+    Call arguments:
+        inputs: int (B, T) token ids, or a dict with `token_ids` and perhaps
+            `segment_ids`, int (B, T), 0 unless given, and `padding_mask`, bool
+            (B, T), True for real tokens, all True unless given.
+        training: bool.
+
+    Returns: dict with `sequence_output`, float (B, T, D), and `pooled_output`,
+        float (B, D).
+
+    Raises:
+        ValueError: a length past `max_sequence_length`, heads that do not divide,
+            an unknown input key.
+
+    Example:
+        >>> model = keras_tfm.models.Bert(
+        ...     vocabulary_size=50, num_layers=2, num_heads=2, hidden_dim=8,
+        ...     intermediate_dim=32,
+        ... )
+        >>> outputs = model(keras.ops.ones((2, 7), "int32"))
+        >>> tuple(outputs["sequence_output"].shape), tuple(outputs["pooled_output"].shape)
+        ((2, 7, 8), (2, 8))
+
+    References: Devlin et al. 2018, arXiv:1810.04805.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size,
+        num_layers,
+        num_heads,
+        hidden_dim,
+        intermediate_dim,
+        max_sequence_length=512,
+        num_segments=2,
+        dropout=0.1,
+        activation="gelu",
+        norm_epsilon=1e-12,
+        attention=None,
+        feed_forward=None,
+        dtype=None,
+        trainable=True,
+        **kwargs,
+    ):
+        policy = keras.dtype_policies.get(dtype)
+
+        def part(name):
+            return {"name": name, "dtype": part_policy(policy, name)}
+
+        # Layers
+        token_embedding = keras.layers.ReversibleEmbedding(
+            vocabulary_size,
+            hidden_dim,
+            embeddings_initializer=tools.initializer(),
+            **part("token_embedding"),
+        )
+        segment_embedding = keras.layers.Embedding(
+            num_segments,
+            hidden_dim,
+            embeddings_initializer=tools.initializer(),
+            **part("segment_embedding"),
+        )
+        position_embedding = layers.LearnedPositionEmbedding(
+            max_sequence_length,
+            initializer=tools.initializer(),
+            **part("position_embedding"),
+        )
+        add = keras.layers.Add(**part("embedding_sum"))
+        norm = keras.layers.LayerNormalization(
+            epsilon=norm_epsilon, **part("embedding_norm")
+        )
+        drop = keras.layers.Dropout(dropout, **part("embedding_dropout"))
+        own_attention = tools.plain_attention(num_heads, attention_dropout=dropout)
+        own_feed_forward = tools.plain_feed_forward(intermediate_dim, activation)
+        blocks = [
+            layers.TransformerEncoderBlock(
+                tools.value_of_layer(attention or own_attention, i),
+                tools.value_of_layer(feed_forward or own_feed_forward, i),
+                norm_position="post",
+                norm_epsilon=norm_epsilon,
+                dropout=dropout,
+                **part(f"block_{i}"),
+            )
+            for i in range(num_layers)
+        ]
+        pooler = keras.layers.Dense(
+            hidden_dim,
+            activation="tanh",
+            kernel_initializer=tools.initializer(),
+            **part("pooler"),
+        )
+
+        # Graph
+        token_ids = keras.Input((None,), dtype="int32", name="token_ids")
+        segment_ids = keras.Input((None,), dtype="int32", name="segment_ids")
+        padding_mask = keras.Input((None,), dtype="bool", name="padding_mask")
+        x = add([token_embedding(token_ids), segment_embedding(segment_ids)])
+        x = drop(norm(position_embedding(x)))  # (B, T, D)
+        for block in blocks:
+            x = block(x, padding_mask=padding_mask)
+        outputs = {"sequence_output": x, "pooled_output": pooler(x[:, 0])}
+        inputs = {
+            "token_ids": token_ids,
+            "segment_ids": segment_ids,
+            "padding_mask": padding_mask,
+        }
+        super().__init__(inputs, outputs, **kwargs)
+        tools.settle(self, policy, trainable)
+
+        # Config
+        self.token_embedding = token_embedding
+        self.blocks = blocks
+        self.vocabulary_size = vocabulary_size
+        self.num_layers = num_layers
+        self.num_heads = num_heads
+        self.hidden_dim = hidden_dim
+        self.intermediate_dim = intermediate_dim
+        self.max_sequence_length = max_sequence_length
+        self.num_segments = num_segments
+        self.dropout = dropout
+        self.norm_epsilon = norm_epsilon
+        self._values = tools.blocks_config(activation, attention, feed_forward)
+
+    def call(self, inputs, training=None, mask=None):
+        inputs = tools.complete(inputs, OPTIONAL, self.max_sequence_length)
+        return super().call(inputs, training=training, mask=mask)
+
+    def compute_output_spec(self, inputs, training=None, mask=None):
+        inputs = tools.complete(inputs, OPTIONAL, self.max_sequence_length)
+        return super().compute_output_spec(inputs)
+
+    def get_config(self):
+        return {
+            **tools.base_config(self),
+            "vocabulary_size": self.vocabulary_size,
+            "num_layers": self.num_layers,
+            "num_heads": self.num_heads,
+            "hidden_dim": self.hidden_dim,
+            "intermediate_dim": self.intermediate_dim,
+            "max_sequence_length": self.max_sequence_length,
+            "num_segments": self.num_segments,
+            "dropout": self.dropout,
+            "norm_epsilon": self.norm_epsilon,
+            **self._values,
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**tools.from_blocks_config(config))
+
+    @classmethod
+    def from_size(cls, size, **changes):
+        """A model of a published size, with random weights.
+
+        Args:
+            size: "tiny", "mini", "small", "medium", "base" or "large".
+            **changes: constructor arguments that differ.
+        """
+        return cls(**{**numbers_of(BERT_SIZES, size), **changes})

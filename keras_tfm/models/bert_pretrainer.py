@@ -1,0 +1,129 @@
+"""BERT's pretraining heads: masked tokens, and whether two segments follow.
+
+Letters: B batch, T length, V vocabulary_size.
+"""
+
+import keras
+
+from keras_tfm.layers.policies import part_policy
+from keras_tfm.models import inputs as tools
+from keras_tfm.models.bert import OPTIONAL
+
+
+@keras.saving.register_keras_serializable(package="keras_tfm")
+class VocabularyBias(keras.layers.Layer):
+    """Adds one learned number per word to logits made with a tied embedding.
+
+    Args:
+        **kwargs: `name`, `dtype`, `trainable`.
+
+    Call arguments:
+        inputs: float (B, T, V).
+
+    Returns: float (B, T, V).
+    """
+
+    def build(self, inputs_shape):
+        self.bias = self.add_weight(
+            name="bias", shape=(inputs_shape[-1],), initializer="zeros"
+        )
+
+    def call(self, inputs):
+        return inputs + self.bias
+
+    def compute_output_shape(self, inputs_shape):
+        return inputs_shape
+
+
+@keras.saving.register_keras_serializable(package="keras_tfm")
+class BertPretrainer(keras.Model):
+    """A `Bert` with its two pretraining heads, a functional model.
+
+    The masked-token head is a dense layer with the backbone's width, a norm, and the
+    token embedding in reverse with a bias; the next-sentence head is linear on the
+    pooled output, where index 1 means: not the next sentence.
+
+    Args:
+        backbone: a `Bert`; trained further as it is, not copied.
+        dtype: dtype policy of the heads; the backbone's unless given.
+        **kwargs: `name`, `trainable`.
+
+    Call arguments:
+        inputs: what the backbone takes.
+        training: bool.
+
+    Returns: dict with `token_logits`, float32 (B, T, V), and `next_sentence_logits`,
+        float32 (B, 2).
+
+    Example:
+        >>> backbone = keras_tfm.models.Bert(
+        ...     vocabulary_size=50, num_layers=2, num_heads=2, hidden_dim=8,
+        ...     intermediate_dim=32,
+        ... )
+        >>> outputs = keras_tfm.models.BertPretrainer(backbone)(
+        ...     keras.ops.ones((2, 7), "int32")
+        ... )
+        >>> tuple(outputs["token_logits"].shape)
+        (2, 7, 50)
+
+    References: Devlin et al. 2018, sec. 3.1, arXiv:1810.04805.
+    """
+
+    def __init__(self, backbone, dtype=None, trainable=True, **kwargs):
+        policy = backbone.dtype_policy if dtype is None else dtype
+        policy = keras.dtype_policies.get(policy)
+
+        def part(name):
+            return {"name": name, "dtype": part_policy(policy, name)}
+
+        # Layers
+        transform = keras.layers.Dense(
+            backbone.hidden_dim,
+            activation=keras.activations.get(backbone.get_config()["activation"]),
+            kernel_initializer=tools.initializer(),
+            **part("token_transform"),
+        )
+        norm = keras.layers.LayerNormalization(
+            epsilon=backbone.norm_epsilon, **part("token_norm")
+        )
+        bias = VocabularyBias(name="token_logits", dtype="float32")
+        next_sentence = keras.layers.Dense(
+            2,
+            kernel_initializer=tools.initializer(),
+            name="next_sentence_logits",
+            dtype=tools.head_dtype(policy, "next_sentence_logits"),
+        )
+
+        # Graph
+        inputs = {
+            name: keras.Input(x.shape[1:], dtype=x.dtype, name=name)
+            for name, x in backbone.input.items()
+        }
+        features = backbone(inputs)
+        tokens = norm(transform(features["sequence_output"]))  # (B, T, D)
+        outputs = {
+            "token_logits": bias(backbone.token_embedding(tokens, reverse=True)),
+            "next_sentence_logits": next_sentence(features["pooled_output"]),
+        }
+        super().__init__(inputs, outputs, **kwargs)
+        tools.settle(self, policy, trainable)
+        self.backbone = backbone
+
+    def call(self, inputs, training=None, mask=None):
+        inputs = tools.complete(inputs, OPTIONAL, self.backbone.max_sequence_length)
+        return super().call(inputs, training=training, mask=mask)
+
+    def compute_output_spec(self, inputs, training=None, mask=None):
+        inputs = tools.complete(inputs, OPTIONAL, self.backbone.max_sequence_length)
+        return super().compute_output_spec(inputs)
+
+    def get_config(self):
+        return {
+            **tools.base_config(self),
+            "backbone": keras.saving.serialize_keras_object(self.backbone),
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        backbone = keras.saving.deserialize_keras_object(config["backbone"])
+        return cls(**{**config, "backbone": backbone})

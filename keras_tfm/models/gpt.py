@@ -1,0 +1,262 @@
+"""GPT: a decoder-only Transformer, token ids in, next-token logits out.
+
+Letters: B batch, T length, M cache length, V vocabulary_size, D hidden_dim.
+"""
+
+import keras
+from keras import ops
+
+from keras_tfm import layers
+from keras_tfm.layers.policies import part_policy
+from keras_tfm.layers.residual import NORMS
+from keras_tfm.models import inputs as tools
+from keras_tfm.models.sizes import GPT_SIZES, numbers_of
+
+OPTIONAL = {"padding_mask": tools.all_real}
+
+
+@keras.saving.register_keras_serializable(package="keras_tfm")
+class GPT(keras.Model):
+    """Decoder-only language model with a tied output head, a functional model.
+
+    Embeds tokens and positions, runs `num_layers` causal pre-norm blocks and a final
+    norm, and scores the vocabulary with the embedding matrix.
+
+    Args:
+        vocabulary_size: int V.
+        num_layers: int.
+        num_heads: int, divides `hidden_dim`.
+        hidden_dim: int D.
+        intermediate_dim: int, inner width of the feed-forward.
+        max_sequence_length: int, longest T (no limit without learned positions).
+        dropout: float in [0, 1), on embeddings and branches.
+        activation: of the feed-forward; GPT-2 uses the tanh form of GELU.
+        position: "learned", "sinusoidal" or None (as with a rotary attention).
+        norm: "layer" or "rms".
+        norm_epsilon: float.
+        attention: attention value, or a list of them cycled over the layers;
+            `MultiHeadAttention(num_heads)` unless given.
+        feed_forward: likewise; `FeedForward(intermediate_dim)` unless given.
+        dtype: dtype policy.
+        **kwargs: `name`, `trainable`.
+
+    Call arguments:
+        inputs: int (B, T) token ids, or a dict with `token_ids` and perhaps
+            `padding_mask`, bool (B, T), True for real tokens, whose positions are
+            then counted from the first real one.
+        training: bool.
+
+    Returns: float32 (B, T, V), logits of the next token.
+
+    Raises:
+        ValueError: a length past `max_sequence_length`, heads that do not divide,
+            an unknown `position` or input key.
+
+    Example:
+        >>> model = keras_tfm.models.GPT(
+        ...     vocabulary_size=50, num_layers=2, num_heads=2, hidden_dim=8,
+        ...     intermediate_dim=32, max_sequence_length=16,
+        ... )
+        >>> tuple(model(keras.ops.ones((2, 7), "int32")).shape)
+        (2, 7, 50)
+
+    References:
+        Radford et al. 2019, Language Models are Unsupervised Multitask Learners;
+        Brown et al. 2020, arXiv:2005.14165.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size,
+        num_layers,
+        num_heads,
+        hidden_dim,
+        intermediate_dim,
+        max_sequence_length,
+        dropout=0.0,
+        activation=layers.gelu_tanh,
+        position="learned",
+        norm="layer",
+        norm_epsilon=1e-5,
+        attention=None,
+        feed_forward=None,
+        dtype=None,
+        trainable=True,
+        **kwargs,
+    ):
+        if position not in ("learned", "sinusoidal", None):
+            raise ValueError(
+                f'`position` must be "learned", "sinusoidal" or None, got {position!r}.'
+            )
+        policy = keras.dtype_policies.get(dtype)
+
+        def part(name):
+            return {"name": name, "dtype": part_policy(policy, name)}
+
+        # Layers
+        token_embedding = keras.layers.ReversibleEmbedding(
+            vocabulary_size,
+            hidden_dim,
+            embeddings_initializer=tools.initializer(),
+            **part("token_embedding"),
+        )
+        position_layer = None
+        if position == "learned":
+            position_layer = layers.LearnedPositionEmbedding(
+                max_sequence_length,
+                initializer=tools.initializer(),
+                **part("position_embedding"),
+            )
+        elif position == "sinusoidal":
+            position_layer = layers.SinusoidalPositionEncoding(
+                **part("position_embedding")
+            )
+        drop = keras.layers.Dropout(dropout, **part("embedding_dropout"))
+        own_attention = tools.plain_attention(num_heads)
+        own_feed_forward = tools.plain_feed_forward(intermediate_dim, activation)
+        blocks = [
+            layers.TransformerDecoderBlock(
+                tools.value_of_layer(attention or own_attention, i),
+                tools.value_of_layer(feed_forward or own_feed_forward, i),
+                norm=norm,
+                norm_epsilon=norm_epsilon,
+                dropout=dropout,
+                **part(f"block_{i}"),
+            )
+            for i in range(num_layers)
+        ]
+        final_norm = NORMS[norm](epsilon=norm_epsilon, **part("final_norm"))
+        logits = keras.layers.Activation("linear", name="logits", dtype="float32")
+
+        # Graph
+        token_ids = keras.Input((None,), dtype="int32", name="token_ids")
+        padding_mask = keras.Input((None,), dtype="bool", name="padding_mask")
+        positions = tools.positions_of(padding_mask)
+        x = token_embedding(token_ids)  # (B, T, D)
+        if position_layer is not None:
+            x = position_layer(x, positions=positions)
+        x = drop(x)
+        for block in blocks:
+            rotated = getattr(block.attention, "rotary", None) is not None
+            where = {"positions": positions} if rotated else {}
+            x = block(x, padding_mask=padding_mask, **where)
+        outputs = logits(token_embedding(final_norm(x), reverse=True))  # (B, T, V)
+        super().__init__(
+            {"token_ids": token_ids, "padding_mask": padding_mask}, outputs, **kwargs
+        )
+        tools.settle(self, policy, trainable)
+
+        # Config
+        self.token_embedding, self.position_embedding = token_embedding, position_layer
+        self.blocks, self.final_norm = blocks, final_norm
+        self.vocabulary_size = vocabulary_size
+        self.num_layers = num_layers
+        self.num_heads = num_heads
+        self.hidden_dim = hidden_dim
+        self.intermediate_dim = intermediate_dim
+        self.max_sequence_length = max_sequence_length
+        self.dropout = dropout
+        self.position = position
+        self.norm = norm
+        self.norm_epsilon = norm_epsilon
+        self._values = tools.blocks_config(activation, attention, feed_forward)
+
+    def call(self, inputs, training=None, mask=None):
+        inputs = self._complete(inputs)
+        return super().call(inputs, training=training, mask=mask)
+
+    def compute_output_spec(self, inputs, training=None, mask=None):
+        return super().compute_output_spec(self._complete(inputs))
+
+    def _complete(self, inputs):
+        limit = self.max_sequence_length if self.position == "learned" else None
+        return tools.complete(inputs, OPTIONAL, limit)
+
+    def init_cache(self, batch_size, max_length, context=None):
+        """Empty caches of all blocks.
+
+        Args:
+            batch_size: int or int tensor B.
+            max_length: int M, tokens that the cache holds.
+            context: None, there is no encoder.
+
+        Returns: list of the blocks' caches.
+        """
+        if self.position == "learned" and max_length > self.max_sequence_length:
+            raise ValueError(
+                f"`max_length` is {max_length}, but `max_sequence_length` is "
+                f"{self.max_sequence_length}."
+            )
+        return [block.init_cache(batch_size, max_length) for block in self.blocks]
+
+    def call_with_cache(
+        self,
+        token_ids,
+        cache,
+        cache_index,
+        padding_mask=None,
+        context_padding_mask=None,
+        positions=None,
+    ):
+        """Logits of new tokens, given those in the cache.
+
+        Args:
+            token_ids: int (B, T), the tokens at cache_index, cache_index + 1 ...
+            cache: what `init_cache` or the last call gave.
+            cache_index: int32 scalar tensor, how many tokens are in the cache.
+            padding_mask: bool (B, M), True for real tokens; prompts of different
+                lengths are padded on the left.
+            context_padding_mask: None, there is no encoder.
+            positions: int (T,) or (B, T), counting real tokens; cache_index, ...
+                unless given.
+
+        Returns: pair of float32 (B, T, V) and the new cache.
+        """
+        if positions is None:
+            positions = ops.arange(ops.shape(token_ids)[1], dtype="int32") + cache_index
+        x = self.token_embedding(token_ids)
+        if self.position_embedding is not None:
+            x = self.position_embedding(x, positions=positions)
+        new_cache = []
+        for block, block_cache in zip(self.blocks, cache):
+            rotated = getattr(block.attention, "rotary", None) is not None
+            x, block_cache = block.call_with_cache(
+                x,
+                block_cache,
+                cache_index,
+                padding_mask=padding_mask,
+                positions=positions if rotated else None,
+            )
+            new_cache.append(block_cache)
+        logits = self.token_embedding(self.final_norm(x), reverse=True)
+        return ops.cast(logits, "float32"), new_cache
+
+    def get_config(self):
+        return {
+            **tools.base_config(self),
+            "vocabulary_size": self.vocabulary_size,
+            "num_layers": self.num_layers,
+            "num_heads": self.num_heads,
+            "hidden_dim": self.hidden_dim,
+            "intermediate_dim": self.intermediate_dim,
+            "max_sequence_length": self.max_sequence_length,
+            "dropout": self.dropout,
+            "position": self.position,
+            "norm": self.norm,
+            "norm_epsilon": self.norm_epsilon,
+            **self._values,
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**tools.from_blocks_config(config))
+
+    @classmethod
+    def from_size(cls, size, **changes):
+        """A model of a published size, with random weights.
+
+        Args:
+            size: "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl" or "gpt3-175b".
+            **changes: constructor arguments that differ.
+        """
+        return cls(**{**numbers_of(GPT_SIZES, size), **changes})

@@ -1,0 +1,30 @@
+"""Losses, schedules, metrics and optimizer settings for `compile` and `fit`."""
+
+from keras_tfm.training.bleu import corpus_bleu, corpus_chrf
+from keras_tfm.training.layer_wise_decay import layer_depths, layer_wise_decay
+from keras_tfm.training.losses import SmoothedCrossentropy
+from keras_tfm.training.metrics import MaskedAccuracy, Perplexity
+from keras_tfm.training.schedules import (
+    InverseSquareRoot,
+    LinearWarmup,
+    ScaledSchedule,
+    cosine_warmup,
+    noam,
+)
+from keras_tfm.training.weight_decay import exclude_norms_and_biases
+
+__all__ = [
+    "InverseSquareRoot",
+    "LinearWarmup",
+    "MaskedAccuracy",
+    "Perplexity",
+    "ScaledSchedule",
+    "SmoothedCrossentropy",
+    "corpus_bleu",
+    "corpus_chrf",
+    "cosine_warmup",
+    "exclude_norms_and_biases",
+    "layer_depths",
+    "layer_wise_decay",
+    "noam",
+]
