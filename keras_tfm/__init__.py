@@ -1,6 +1,14 @@
 """keras_tfm: the parts of Transformers as Keras layers, and what they need."""
 
-from keras_tfm import layers, models
+from keras_tfm import data, export, generation, layers, models, training, visualize
 
 __version__ = "0.1.0"
-__all__ = ["layers", "models"]
+__all__ = [
+    "data",
+    "export",
+    "generation",
+    "layers",
+    "models",
+    "training",
+    "visualize",
+]

@@ -139,9 +139,7 @@ def test_refuses_labels_of_another_rank(cls):
 def test_callbacks_know_what_is_better(monitor, better):
     inputs = keras.Input((3, V))
     model = keras.Model(inputs, keras.layers.Dense(V)(inputs))
-    model.compile(
-        loss=SmoothedCrossentropy(), metrics=[Perplexity(), MaskedAccuracy()]
-    )
+    model.compile(loss=SmoothedCrossentropy(), metrics=[Perplexity(), MaskedAccuracy()])
     stop = keras.callbacks.EarlyStopping(monitor=monitor, patience=3)
     labels = np.ones((2, 3), "int32")
     data = (np.zeros((2, 3, V)), labels)

@@ -50,12 +50,11 @@ from keras_tfm.data.tfds_sets import (
     load_tfds,
     load_translation,
 )
+from keras_tfm.data.tokenizer_files import load_tokenizer, save_tokenizer
 from keras_tfm.data.tokenizers import (
     byte_tokenizer,
     decode,
     encode,
-    load_tokenizer,
-    save_tokenizer,
     special_ids,
     train_byte_pair,
     train_sentencepiece,

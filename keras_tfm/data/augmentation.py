@@ -4,8 +4,8 @@
 from `RandomTranslation`, which draws one per image: by whole pixels, with black
 moving in, it is the same as padding with zeros and cropping at random.
 
-A batch of 128 images of 32 x 32 takes about 10 ms on one core for shift and flip, 1 to 3
-for mixing, but about 300 for RandAugment.
+A batch of 128 images of 32 x 32 takes about 10 ms on one core for shift and flip, 1 to
+3 ms for mixing, but about 300 ms for RandAugment.
 """
 
 import keras
@@ -23,8 +23,8 @@ def image_augmentation(
         rand_augment: bool, adds two random operations of RandAugment (slow, see above).
         seed: int or None.
 
-    Returns: `keras.layers.Pipeline` on float (B, height, width, channels) in [0, 1], for
-        `image_dataset(augment=...)`; it changes nothing with `training=False`.
+    Returns: `keras.layers.Pipeline` on float (B, height, width, channels) in [0, 1],
+        for `image_dataset(augment=...)`; with `training=False` it changes nothing.
 
     Raises:
         ValueError: if the shift is negative or not smaller than the image.
@@ -66,7 +66,7 @@ def image_mixing(kind, alpha=None, seed=None):
         alpha: float, of the Beta distribution; None means 0.2 for mixup, 1 for cutmix.
         seed: int or None.
 
-    Returns: `keras.layers.MixUp` or `keras.layers.CutMix`, for `image_dataset(mix=...)`.
+    Returns: `keras.layers.MixUp` or `CutMix`, for `image_dataset(mix=...)`.
 
     Raises:
         ValueError: for an unknown `kind`.

@@ -1,7 +1,7 @@
 """A character tokenizer of core TensorFlow ops, so that it exports without helpers.
 
-keras_hub's sub-word tokenizers need `tensorflow_text` wherever their SavedModel is read;
-this one needs nothing but TensorFlow.
+keras_hub's sub-word tokenizers need `tensorflow_text` wherever their SavedModel is
+read; this one needs nothing but TensorFlow.
 
 Letters: B batch, T length, V vocabulary_size.
 """

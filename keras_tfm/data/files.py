@@ -4,6 +4,7 @@ Everything that can be wrong with a file ends in a `DataError` of one line.
 """
 
 import csv
+import io
 import os
 
 import numpy as np
@@ -92,6 +93,9 @@ def read_csv_classification(
     at = header.index(text_column), header.index(label_column)
     texts = [row[at[0]] for _, row in rows]
     names = [row[at[1]].strip() for _, row in rows]
+    for (line, _), name in zip(rows, names):
+        if not name:
+            raise DataError(f"{path} line {line} has no label.")
     if class_names is None:
         class_names = _sorted_names(set(names))
         if len(class_names) < 2:
@@ -170,15 +174,14 @@ def read_image_folder(path, image_size, channels=3):
 
 def _table(path, delimiter):
     """Return the header and the rows, each with its line number."""
-    lines = read_text(path).split("\n")
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    reader = csv.reader(io.StringIO(read_text(path)), delimiter=delimiter, strict=True)
     try:
         rows = [(reader.line_num, row) for row in reader if any(row)]
     except csv.Error as error:
         raise DataError(f"{path} line {reader.line_num}: {error}.") from error
+    if len(rows) < 2:
+        raise DataError(f"{path} has no rows below its header.")
     header = [name.strip() for name in rows[0][1]]
-    if len(rows) == 1:
-        raise DataError(f"{path} has a header and no rows.")
     for line, row in rows[1:]:
         if len(row) != len(header):
             raise DataError(

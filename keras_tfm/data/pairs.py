@@ -83,9 +83,7 @@ def pack_pair(first, second, max_length, start_id, end_id):
     """
     specials = 2 if second is None else 3
     if max_length < specials:
-        raise ValueError(
-            f"`max_length` must be at least {specials}, got {max_length}."
-        )
+        raise ValueError(f"`max_length` must be at least {specials}, got {max_length}.")
     if second is None:
         row = [start_id, *first[: max_length - 2], end_id]
         return np.array(row, "int32"), np.zeros(len(row), "int32")

@@ -1,6 +1,7 @@
 """tf.data pipelines for the models: text in, shuffled batches of ids out.
 
-Texts are turned into ids once, when a pipeline is made; the ids in memory are its cache.
+Texts are turned into ids once, when a pipeline is made: the ids in memory are its
+cache.
 
 Letters: B batch, T length, V vocabulary_size, C num_classes.
 """
@@ -184,7 +185,7 @@ def translation_dataset(
     buckets=None,
     seed=0,
 ):
-    """Sentence pairs to teacher forcing: the decoder reads <s> y, its labels are y </s>.
+    """Sentence pairs for teacher forcing: the decoder reads <s> y, labels are y </s>.
 
     Args:
         sources: list of str.

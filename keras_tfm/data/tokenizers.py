@@ -6,10 +6,8 @@ padding. Special tokens never come out of a text, only out of their ids.
 Letters: V vocabulary_size.
 """
 
-import base64
 import io
 import json
-import os
 
 import numpy as np
 
@@ -58,7 +56,7 @@ def train_wordpiece(texts, vocabulary_size, lowercase=True):
     )
     trained.train_from_iterator(_not_empty(texts), trainer)
     ids = trained.get_vocab()
-    return _wordpiece(sorted(ids, key=ids.get), lowercase)
+    return make_wordpiece(sorted(ids, key=ids.get), lowercase)
 
 
 def train_byte_pair(texts, vocabulary_size):
@@ -89,7 +87,7 @@ def train_byte_pair(texts, vocabulary_size):
     trained.train_from_iterator(_not_empty(texts), trainer)
     model = json.loads(trained.to_str())["model"]
     merges = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
-    return _byte_pair(model["vocab"], merges)
+    return make_byte_pair(model["vocab"], merges)
 
 
 def train_sentencepiece(
@@ -140,7 +138,7 @@ def train_sentencepiece(
         raise DataError(
             f"No {vocabulary_size} sub-words can be learned from these texts: {reason}"
         ) from error
-    return _sentencepiece(proto.getvalue())
+    return make_sentencepiece(proto.getvalue())
 
 
 def byte_tokenizer():
@@ -224,94 +222,22 @@ def decode(tokenizer, sequences):
         row = []
         for token_id in np.asarray(sequence, "int64").tolist():
             if token_id == ids["end"]:
-                if row:
-                    break
-                continue
+                break
             if token_id not in dropped:
                 row.append(token_id)
         rows.append(row)
-    texts = [str(tokenizer.detokenize([row])[0]) if row else "" for row in rows]
-    return texts
+    return [str(tokenizer.detokenize([row])[0]) if row else "" for row in rows]
 
 
-def save_tokenizer(tokenizer, path):
-    """Write a tokenizer into one JSON file, to lie next to its model.
-
-    Args:
-        tokenizer: a tokenizer made by a function of this file.
-        path: str, the file.
-
-    Raises:
-        ValueError: for any other tokenizer.
-    """
-    import keras_hub
-
-    kinds = keras_hub.tokenizers
-    if isinstance(tokenizer, kinds.WordPieceTokenizer):
-        state = {
-            "kind": "wordpiece",
-            "lowercase": tokenizer.lowercase,
-            "vocabulary": list(tokenizer.get_vocabulary()),
-        }
-    elif isinstance(tokenizer, kinds.BytePairTokenizer):
-        state = {
-            "kind": "byte_pair",
-            "vocabulary": dict(tokenizer.vocabulary),
-            "merges": list(tokenizer.merges),
-        }
-    elif isinstance(tokenizer, kinds.SentencePieceTokenizer):
-        proto = base64.b64encode(tokenizer.proto).decode("ascii")
-        state = {"kind": "sentencepiece", "proto": proto}
-    elif isinstance(tokenizer, kinds.ByteTokenizer):
-        state = {"kind": "byte"}
-    elif isinstance(tokenizer, CharacterTokenizer):
-        state = {"kind": "character", "vocabulary": tokenizer.get_vocabulary()}
-    else:
-        raise ValueError(
-            "`tokenizer` must be made by keras_tfm.data, got "
-            f"{type(tokenizer).__name__}."
-        )
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(state, file, ensure_ascii=False)
-
-
-def load_tokenizer(path):
-    """Read what `save_tokenizer` wrote.
-
-    Args:
-        path: str, the file.
-
-    Returns: a tokenizer equal to the saved one.
-
-    Raises:
-        DataError: if the file is missing or is not a saved tokenizer.
-    """
-    try:
-        with open(path, encoding="utf-8") as file:
-            state = json.load(file)
-        makers = {
-            "wordpiece": lambda s: _wordpiece(s["vocabulary"], s["lowercase"]),
-            "byte_pair": lambda s: _byte_pair(s["vocabulary"], s["merges"]),
-            "sentencepiece": lambda s: _sentencepiece(base64.b64decode(s["proto"])),
-            "byte": lambda s: byte_tokenizer(),
-            "character": lambda s: CharacterTokenizer(s["vocabulary"]),
-        }
-        return makers[state["kind"]](state)
-    except OSError as error:
-        raise DataError(
-            f"Tokenizer {path} cannot be read: {error.strerror}."
-        ) from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{os.fspath(path)} is not a saved tokenizer.") from error
-
-
-def _wordpiece(vocabulary, lowercase):
+def make_wordpiece(vocabulary, lowercase):
+    """Make keras_hub's tokenizer of a vocabulary list."""
     import keras_hub
 
     return keras_hub.tokenizers.WordPieceTokenizer(vocabulary, lowercase=lowercase)
 
 
-def _byte_pair(vocabulary, merges):
+def make_byte_pair(vocabulary, merges):
+    """Make keras_hub's tokenizer; no text is ever read as a special token."""
     import keras_hub
 
     return keras_hub.tokenizers.BytePairTokenizer(
@@ -319,7 +245,8 @@ def _byte_pair(vocabulary, merges):
     )
 
 
-def _sentencepiece(proto):
+def make_sentencepiece(proto):
+    """Make keras_hub's tokenizer of a trained model's bytes."""
     import keras_hub
 
     return keras_hub.tokenizers.SentencePieceTokenizer(proto)

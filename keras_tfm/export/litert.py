@@ -54,6 +54,15 @@ def to_litert(
             `calibration` or one of several shapes, a size that contradicts the
             model, an operation that LiteRT does not have.
         OSError: the file could not be written.
+
+    Example:
+        >>> inputs = keras.Input((None, 4), name="features")
+        >>> logits = keras.layers.Dense(3, name="logits")(inputs)
+        >>> model = keras.Model(inputs, logits)
+        >>> path = keras_tfm.export.to_litert(model, "scores.tflite", "float16")
+        >>> outputs = keras_tfm.export.run_file(path, {"features": np.ones((2, 5, 4))})
+        >>> outputs["logits"].shape
+        (2, 5, 3)
     """
     signatures.require_tensorflow()
     if quantize not in _QUANTIZE:

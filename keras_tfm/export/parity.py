@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import re
 
 import keras
 import numpy as np
@@ -49,7 +50,16 @@ def check_parity(model, path, inputs):
 
     Raises:
         ValueError: the file is missing, cut, of another kind or of another model,
-            or does not accept these shapes.
+            or does not accept these inputs.
+
+    Example:
+        >>> inputs = keras.Input((None, 4), name="features")
+        >>> logits = keras.layers.Dense(3, name="logits")(inputs)
+        >>> model = keras.Model(inputs, logits)
+        >>> path = keras_tfm.export.to_litert(model, "scores.tflite")
+        >>> parity = keras_tfm.export.check_parity(model, path, np.ones((2, 5, 4)))
+        >>> parity.agreement, parity.max_difference < 1e-5
+        (1.0, True)
     """
     named = signatures.unpack_inputs(model, inputs)
     actual = run_file(path, named)
@@ -110,7 +120,8 @@ def _run_model(model, inputs):
 
     specs = signatures.input_specs(model)
     function = tf.function(call, input_signature=[specs], autograph=False)
-    return function({key: tf.constant(value) for key, value in inputs.items()})
+    tensors = {key: tf.constant(value) for key, value in inputs.items()}
+    return function.get_concrete_function()(tensors)
 
 
 def _run_saved_model(path, inputs, signature):
@@ -121,13 +132,15 @@ def _run_saved_model(path, inputs, signature):
     try:
         loaded = tf.saved_model.load(str(path))
     except Exception as error:  # cut files raise anything from KeyError to OpError
-        reason = (str(error).strip() or repr(error)).splitlines()[0]
-        raise ValueError(f"`path` cannot be read, {path}: {reason}") from error
+        raise ValueError(f"`path` cannot be read, {path}: {_reason(error)}") from error
     function = _pick(loaded.signatures, signature, path)
     _, specs = function.structured_input_signature
     _check_inputs(path, inputs, {k: tuple(v.shape) for k, v in specs.items()})
     tensors = {k: tf.constant(v, specs[k].dtype) for k, v in inputs.items()}
-    return {name: value.numpy() for name, value in function(**tensors).items()}
+    try:
+        return {name: value.numpy() for name, value in function(**tensors).items()}
+    except tf.errors.OpError as error:
+        raise ValueError(f"`inputs` are refused by {path}: {_reason(error)}") from error
 
 
 def _run_litert(path, inputs, signature):
@@ -138,8 +151,7 @@ def _run_litert(path, inputs, signature):
         interpreter = _interpreter()(model_content=content)
         runners = {k: k for k in interpreter.get_signature_list()}
     except Exception as error:
-        reason = (str(error).strip() or repr(error)).splitlines()[0]
-        raise ValueError(f"`path` cannot be read, {path}: {reason}") from error
+        raise ValueError(f"`path` cannot be read, {path}: {_reason(error)}") from error
     runner = interpreter.get_signature_runner(_pick(runners, signature, path))
     details = runner.get_input_details()
     shapes = {
@@ -147,7 +159,11 @@ def _run_litert(path, inputs, signature):
         for name, detail in details.items()
     }
     _check_inputs(path, inputs, shapes)
-    return runner(**{k: np.asarray(v, details[k]["dtype"]) for k, v in inputs.items()})
+    arrays = {k: np.asarray(v, details[k]["dtype"]) for k, v in inputs.items()}
+    try:
+        return runner(**arrays)
+    except RuntimeError as error:
+        raise ValueError(f"`inputs` are refused by {path}: {_reason(error)}") from error
 
 
 def _free_shape(detail):
@@ -191,6 +207,12 @@ def _check_inputs(path, inputs, shapes):
             raise ValueError(
                 f"`inputs` must have '{name}' of shape {shape} for {path}, got {given}."
             )
+
+
+def _reason(error):
+    """The first line of what TensorFlow says, without the nodes it names."""
+    lines = str(error).strip().splitlines() or [repr(error)]
+    return re.sub(r"\{\{.*?\}\}\s*", "", lines[0])
 
 
 def _to_numpy(tensor):

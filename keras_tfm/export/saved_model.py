@@ -54,9 +54,14 @@ def to_saved_model(
 
     Example:
         >>> inputs = keras.Input((None, 4), name="features")
-        >>> outputs = keras.layers.Dense(2, name="logits")(inputs)
-        >>> model = keras.Model(inputs, outputs)
-        >>> folder = keras_tfm.export.to_saved_model(model, "scores")  # doctest: +SKIP
+        >>> logits = keras.layers.Dense(3, name="logits")(inputs)
+        >>> model = keras.Model(inputs, logits)
+        >>> folder = keras_tfm.export.to_saved_model(model, "scores")
+        >>> sorted(file.name for file in folder.iterdir())  # doctest: +ELLIPSIS
+        ['README.md', ..., 'saved_model.pb', 'variables']
+        >>> outputs = keras_tfm.export.run_file(folder, {"features": np.ones((2, 5, 4))})
+        >>> outputs["logits"].shape
+        (2, 5, 3)
     """
     signatures.require_tensorflow()
     archive = keras.export.ExportArchive()
@@ -212,7 +217,9 @@ def _readme(name, graph):
         needs,
         "",
         "    model = tf.saved_model.load(folder)",
-        "    outputs = model.signatures[signature](**inputs)  # a dict",
+        "    outputs = model.signatures[signature](**inputs)  # dicts of tensors",
+        "",
+        "or, as a Keras layer, `keras.layers.TFSMLayer(folder, signature)`.",
         "",
         "| signature | direction | name | dtype | shape |",
         "| --- | --- | --- | --- | --- |",

@@ -85,7 +85,9 @@ def scaled_dot_product_attention(
     )
     if keep is not None:
         scores = ops.where(keep, scores, -1e30)
-    weights = ops.softmax(scores, axis=-1)
+    # Keras warns of a softmax over one key, which is one.
+    single = scores.shape[-1] == 1
+    weights = ops.ones_like(scores) if single else ops.softmax(scores, axis=-1)
     if keep is not None:
         weights = ops.where(keep, weights, 0.0)  # a row without a key stays zero
     weights = ops.cast(weights, value.dtype)

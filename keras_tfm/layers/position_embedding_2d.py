@@ -34,18 +34,17 @@ def sincos_grid(grid_size, dim, max_wavelength=10000.0):
 
 def _resize_matrix(old, new, interpolation):
     """Weights (new, old) that resample one axis; wider when it shrinks."""
-    radius, kernel = {
-        "nearest": (0.5, lambda x: ((x >= -0.5) & (x < 0.5)).astype(float)),
-        "bilinear": (1.0, lambda x: np.maximum(1 - np.abs(x), 0)),
-        "bicubic": (2.0, _cubic),
-    }[interpolation]
-    scale = 1.0 if interpolation == "nearest" else max(old / new, 1.0)
     centers = (np.arange(new) + 0.5) * old / new - 0.5
     if interpolation == "nearest":
-        centers = np.floor(centers + 0.5)
-    offsets = (np.arange(old) - centers.reshape(-1, 1)) / scale
-    weights = kernel(offsets) * (np.abs(offsets) <= radius)
+        return np.eye(old)[np.floor(centers + 0.5).astype(int)]
+    offsets = (np.arange(old) - centers.reshape(-1, 1)) / max(old / new, 1.0)
+    kernel = _cubic if interpolation == "bicubic" else _triangle
+    weights = kernel(offsets)
     return weights / weights.sum(1, keepdims=True)
+
+
+def _triangle(x):
+    return np.maximum(1 - np.abs(x), 0)
 
 
 def _cubic(x):

@@ -127,22 +127,21 @@ class RotaryEmbedding(keras.layers.Layer):
         length = None
         if self.scaling and self.scaling["type"] in ("dynamic", "longrope"):
             length = ops.cast(ops.max(positions, initial=0) + 1, dtype)
-        frequencies = ops.cast(
-            rotary_frequencies(rotary_dim, self.max_wavelength, self.scaling, length),
-            dtype,
+        frequencies = rotary_frequencies(
+            rotary_dim, self.max_wavelength, self.scaling, length
         )
-        pairs = np.arange(rotary_dim // 2)
-        signs = np.repeat([-1.0, 1.0], rotary_dim // 2)
-        columns = np.concatenate([pairs, pairs])
-        if self.layout == "interleaved":
-            columns, signs = np.sort(columns), np.tile([-1.0, 1.0], rotary_dim // 2)
-        positions = ops.expand_dims(ops.cast(positions, dtype), -1)
-        angles = positions * ops.take(frequencies, columns, axis=0)  # (..., T, R)
-        angles = ops.expand_dims(angles, -2)
+        # The pair of every column, and the sign of its sine.
+        pairs, signs = np.arange(rotary_dim // 2), np.array([-1.0, 1.0])
+        if self.layout == "half":
+            pairs, signs = np.tile(pairs, 2), np.repeat(signs, rotary_dim // 2)
+        else:
+            pairs, signs = np.repeat(pairs, 2), np.tile(signs, rotary_dim // 2)
+        frequencies = ops.take(ops.cast(frequencies, dtype), pairs, axis=0)
+        angles = ops.expand_dims(ops.cast(positions, dtype), -1) * frequencies
+        angles = ops.expand_dims(angles, -2)  # one for all heads
         factor = rotary_attention_factor(self.scaling)
         signs = ops.convert_to_tensor(signs * factor, dtype)
-        cos = ops.cos(angles)
-        return cos if factor == 1 else cos * factor, ops.sin(angles) * signs
+        return ops.cos(angles) * factor, ops.sin(angles) * signs
 
     def _partners(self, x):
         """The other column of every column's pair."""

@@ -68,6 +68,13 @@ def check_scaling(scaling):
     for key in sorted(given & _STRETCH):
         if not scaling[key] > 0:
             raise ValueError(f'`scaling["{key}"]` must be > 0, got {scaling[key]}.')
+    if kind == "llama3":
+        low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+        if not 0 < low < high:
+            raise ValueError(
+                "`scaling` needs 0 < low_freq_factor < high_freq_factor, got "
+                f"{low} and {high}."
+            )
     return {key: _plain(value) for key, value in scaling.items()}
 
 
@@ -144,10 +151,8 @@ def _dynamic(base, scaling, length):
     """Raise the wavelength base with the length, once past the original one."""
     if length is None:
         return base
-    factor, original = (
-        scaling["factor"],
-        scaling["original_max_position_embeddings"],
-    )
+    factor = scaling["factor"]
+    original = scaling["original_max_position_embeddings"]
     pairs = np.arange(len(base))
     # The base's own exponent R / (R - 2), times -2i / R for pair i.
     exponents = -pairs / max(len(base) - 1, 1)
@@ -181,8 +186,8 @@ def _yarn(base, scaling, max_wavelength):
 
     def pair_with(turns):
         """Pair (a real number) that turns that often in the original length."""
-        wavelengths = math.log(original / (turns * 2 * math.pi))
-        return rotary_dim * wavelengths / (2 * math.log(max_wavelength))
+        octaves = math.log(original / (turns * 2 * math.pi))
+        return rotary_dim * octaves / (2 * math.log(max_wavelength))
 
     low = pair_with(scaling.get("beta_fast") or 32)
     high = pair_with(scaling.get("beta_slow") or 1)

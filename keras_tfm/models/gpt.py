@@ -169,8 +169,10 @@ class GPT(keras.Model):
         return super().compute_output_spec(self._complete(inputs))
 
     def _complete(self, inputs):
-        limit = self.max_sequence_length if self.position == "learned" else None
-        return tools.complete(inputs, OPTIONAL, limit)
+        return tools.complete(inputs, OPTIONAL, self._limit())
+
+    def _limit(self):
+        return self.max_sequence_length if self.position == "learned" else None
 
     def init_cache(self, batch_size, max_length, context=None):
         """Empty caches of all blocks.
@@ -182,11 +184,7 @@ class GPT(keras.Model):
 
         Returns: list of the blocks' caches.
         """
-        if self.position == "learned" and max_length > self.max_sequence_length:
-            raise ValueError(
-                f"`max_length` is {max_length}, but `max_sequence_length` is "
-                f"{self.max_sequence_length}."
-            )
+        tools.check_cache_length(max_length, self._limit())
         return [block.init_cache(batch_size, max_length) for block in self.blocks]
 
     def call_with_cache(

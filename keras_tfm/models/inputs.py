@@ -42,6 +42,14 @@ def check_length(token_ids, max_length, name):
         )
 
 
+def check_cache_length(max_length, limit):
+    """Refuse a cache whose length is known to exceed what the model was made for."""
+    if limit is not None and isinstance(max_length, int) and max_length > limit:
+        raise ValueError(
+            f"`max_length` is {max_length}, but `max_sequence_length` is {limit}."
+        )
+
+
 def all_real(token_ids):
     """A padding mask that keeps every token, bool (B, T)."""
     return ops.cast(ops.ones_like(token_ids), "bool")

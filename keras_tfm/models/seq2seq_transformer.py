@@ -219,11 +219,7 @@ class Seq2SeqTransformer(keras.Model):
 
         Returns: list of the blocks' caches.
         """
-        if max_length > self.max_sequence_length:
-            raise ValueError(
-                f"`max_length` is {max_length}, but `max_sequence_length` is "
-                f"{self.max_sequence_length}."
-            )
+        tools.check_cache_length(max_length, self.max_sequence_length)
         return [
             layer.init_cache(batch_size, max_length, context)
             for layer in self.decoder_blocks

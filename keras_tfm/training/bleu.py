@@ -64,9 +64,7 @@ def corpus_chrf(hypotheses, references, lowercase=False):
 
 def _corpus_score(metric, hypotheses, references):
     if isinstance(hypotheses, str) or not list(hypotheses):
-        raise ValueError(
-            f"`hypotheses` must be a list of strings, got {hypotheses!r}."
-        )
+        raise ValueError(f"`hypotheses` must be a list of strings, got {hypotheses!r}.")
     hypotheses, references = list(hypotheses), list(references)
     if len(hypotheses) != len(references):
         raise ValueError(

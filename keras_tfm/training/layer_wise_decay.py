@@ -54,7 +54,7 @@ def layer_wise_decay(optimizer, model, decay=0.75):
             "`optimizer` must not use `global_clipnorm`, which would see one depth "
             f"at a time, got {optimizer.global_clipnorm}; use `clipnorm`."
         )
-    top = max(layer_depths(model).values())
+    top = _count_blocks(model) + 1
     depths = {_INPUT: 0}
     for depth in range(1, top):
         depths[rf"(?:.*/|.*_)?block_{depth - 1}/.*"] = depth
@@ -81,21 +81,26 @@ def layer_depths(model):
     Raises:
         ValueError: no weight lies in a block.
     """
-    paths = [weight.path for weight in model.weights]
-    blocks = {path: _BLOCK.fullmatch(path) for path in paths}
-    indices = [int(match[1]) for match in blocks.values() if match]
-    if not indices:
+    top = _count_blocks(model) + 1
+    depths = {}
+    for weight in model.weights:
+        block = _BLOCK.fullmatch(weight.path)
+        if block:
+            depths[weight.path] = int(block[1]) + 1
+        else:
+            depths[weight.path] = 0 if re.fullmatch(_INPUT, weight.path) else top
+    return depths
+
+
+def _count_blocks(model):
+    """The number L of blocks, in the taller stack if there are two."""
+    blocks = [_BLOCK.fullmatch(weight.path) for weight in model.weights]
+    if not any(blocks):
         raise ValueError(
             "`model` must be built and have layers named `block_<i>`, got "
-            f"{sorted({path.split('/')[0] for path in paths})}."
+            f"{[layer.name for layer in model.layers]}."
         )
-    depths = {}
-    for path, match in blocks.items():
-        if match:
-            depths[path] = int(match[1]) + 1
-        else:
-            depths[path] = 0 if re.fullmatch(_INPUT, path) else max(indices) + 2
-    return depths
+    return 1 + max(int(block[1]) for block in blocks if block)
 
 
 def _copy(optimizer, factor, depth):

@@ -1,0 +1,216 @@
+"""Train an encoder-decoder Transformer to translate sentences.
+
+    python -m recipes.translation                       number words, English to German
+    python -m recipes.translation --dataset multi30k/en-de --data-dir FOLDER
+    python -m recipes.translation --dataset tsv:pairs.tsv
+
+A tsv file has a sentence, a tab and its translation on each line.
+Reference runs: docs/recipes/translation.md (command, machine, time, result).
+"""
+
+import dataclasses
+import sys
+
+import keras
+import numpy as np
+
+from keras_tfm import data, generation, models, training, visualize
+from recipes import artifacts, flags, session
+from recipes.flags import option
+
+PRESETS = {
+    "number_words": {},
+    # Transformer-Tiny: 4 + 4 layers, 128 wide, 4 heads, 256 inner.
+    "multi30k/en-de": {
+        "vocabulary_size": 6000,
+        "lowercase": 1,
+        "max_length": 60,
+        "num_layers": 4,
+        "num_heads": 4,
+        "hidden_dim": 128,
+        "intermediate_dim": 256,
+        "dropout": 0.1,
+        "epochs": 35,
+        "learning_rate": 3e-3,
+        "warmup_steps": 1000,
+    },
+}
+
+
+@dataclasses.dataclass
+class Config(flags.Common):
+    """All numbers of a run."""
+
+    dataset: str = option(
+        "number_words",
+        "number_words; a TFDS set of sentence pairs, such as multi30k/en-de or "
+        "tatoeba_en_zh; tsv:FILE",
+    )
+    epochs: int = option(10, "passes over the training data")
+    batch_size: int = option(128, "sentence pairs a step")
+    learning_rate: float = option(2e-3, "highest learning rate")
+    warmup_steps: int = option(200, "steps from 0 to the highest rate")
+    vocabulary_size: int = option(200, "sub-words, of both languages together")
+    lowercase: int = option(0, "1 makes all texts lower case")
+    max_length: int = option(64, "longest sentence in tokens, longer ones are cut")
+    num_layers: int = option(2, "encoder blocks, and as many decoder blocks")
+    num_heads: int = option(4, "attention heads")
+    hidden_dim: int = option(128, "width of the model")
+    intermediate_dim: int = option(256, "inner width of the feed-forward")
+    norm_position: str = option("pre", "of the blocks' norms", ("pre", "post"))
+    dropout: float = option(0.0, "rate on embeddings and branches")
+    label_smoothing: float = option(0.1, "probability spread over all tokens")
+
+
+def load(config):
+    """Read sentence pairs: "train", "validation" and "test", lists of (str, str)."""
+    kind, path = data.parse_source(config.dataset)
+    names = ("train", "validation", "test")
+    if config.dataset == "number_words":
+        parts = [
+            data.number_word_pairs(count, config.seed, split=name)
+            for name, count in zip(names, (20_000, 500, 1000))
+        ]
+    elif kind == "tsv":
+        parts = cut(data.read_tsv_pairs(path), config.seed)
+    else:
+        folder = config.data_dir or None
+        parts = [data.load_translation(config.dataset, name, folder) for name in names]
+    if config.lowercase:
+        parts = [[(a.lower(), b.lower()) for a, b in part] for part in parts]
+    pairs = dict(zip(names, parts))
+    pairs["train"] = pairs["train"][: config.examples or None]
+    return pairs
+
+
+def cut(pairs, seed):
+    """Hold out a tenth for validation and a tenth for the test."""
+    rest, test = data.split_indices(len(pairs), 0.1, seed)
+    train, validation = data.split_indices(len(rest), 0.1, seed)
+    return [[pairs[i] for i in part] for part in (rest[train], rest[validation], test)]
+
+
+def build(config, vocabulary_size):
+    """The model, every number from `config`."""
+    return models.Seq2SeqTransformer(
+        vocabulary_size,
+        config.num_layers,
+        config.num_heads,
+        config.hidden_dim,
+        config.intermediate_dim,
+        config.max_length,
+        dropout=config.dropout,
+        norm_position=config.norm_position,
+        dtype=config.policy,
+    )
+
+
+def compile_model(model, config, steps):
+    """Adam with a warm-up, then half a cosine, on smoothed cross-entropy."""
+    total = steps * config.epochs
+    schedule = training.cosine_warmup(
+        config.learning_rate, min(config.warmup_steps, total // 4), total
+    )
+    model.compile(
+        keras.optimizers.Adam(schedule, beta_2=0.98),
+        training.SmoothedCrossentropy(label_smoothing=config.label_smoothing),
+        weighted_metrics=[training.MaskedAccuracy()],
+        jit_compile=config.jit_compile,
+    )
+
+
+def translate(model, tokenizer, texts, max_length, batch_size=128):
+    """Greedy translations of a list of texts, those of like length together."""
+    ids = data.special_ids(tokenizer)
+    rows = data.encode_for_translation(texts, tokenizer, max_length)
+    order = np.argsort([len(row) for row in rows], kind="stable")
+    outputs = [""] * len(texts)
+    for at in range(0, len(order), batch_size):
+        numbers = order[at : at + batch_size]
+        inputs = {
+            "source_token_ids": data.pad_rows([rows[n] for n in numbers], max_length),
+            "target_token_ids": np.full((len(numbers), 1), ids["start"]),
+        }
+        made = generation.generate(
+            model, inputs, max_length - 1, stop_token_ids=[ids["end"]]
+        )
+        for number, text in zip(numbers, data.decode(tokenizer, made[:, 1:])):
+            outputs[number] = text
+    return outputs
+
+
+def score(outputs, sources, references, lowercase):
+    """Exact match, BLEU and chrF of translations; `copy_`: of the sources themselves."""
+    metrics = {}
+    for prefix, texts in (("", outputs), ("copy_", sources)):
+        right = [a == b for a, b in zip(texts, references)]
+        metrics[f"{prefix}exact_match"] = float(np.mean(right))
+        for name in ("bleu", "chrf"):
+            corpus = getattr(training, f"corpus_{name}")
+            metrics[f"{prefix}{name}"] = corpus(texts, references, lowercase).score
+    return metrics
+
+
+def run(config):
+    """Train, evaluate and export; return the final numbers."""
+    folder = session.start(config)
+    pairs = load(config)
+    words = [text for pair in pairs["train"] for text in pair]
+    tokenizer = data.train_sentencepiece(words, config.vocabulary_size)
+    data.save_tokenizer(tokenizer, folder / "tokenizer.json")
+    train, validation = (
+        data.translation_dataset(
+            *zip(*pairs[name]), tokenizer, max_length=config.max_length,
+            batch_size=config.batch_size, training=name == "train",
+            buckets=list(range(8, config.max_length + 1, 8)), seed=config.seed,
+        )
+        for name in ("train", "validation")
+    )  # fmt: skip
+    model = build(config, tokenizer.vocabulary_size())
+    compile_model(model, config, len(train))
+    history = session.fit(model, config, train, validation)
+
+    sources, references = map(list, zip(*pairs["test"]))
+    outputs = translate(model, tokenizer, sources, config.max_length)
+    metrics = score(outputs, sources, references, bool(config.lowercase))
+    for source, reference, output in zip(sources[:6], references, outputs):
+        print(f"  source     {source}\n  reference  {reference}\n  model      {output}\n")
+    few = data.translation_dataset(
+        sources[:8], references[:8], tokenizer, max_length=config.max_length
+    )
+    few = {name: ids.numpy() for name, ids in next(iter(few))[0].items()}
+    _draw(folder, model, tokenizer, few)
+    parity = artifacts.export_all(model, folder, few)
+    card = {
+        "title": f"A small Transformer, trained to translate on {config.dataset}",
+        "task": "Translates a sentence; the scores are those of greedy translations of "
+        "the test sentences, `copy_` those of the untranslated sources.",
+        "data": f"{len(pairs['train']):,} training and {len(sources):,} test pairs"
+        f"{', lower-cased' * bool(config.lowercase)}.",
+        "use": "`recipes.translation.translate(model, tokenizer, texts, max_length)`, "
+        "the tokenizer by `keras_tfm.data.load_tokenizer`. The exported files take "
+        "`source_token_ids` and `target_token_ids`, the target so far with the start "
+        "token first, and give the logits of each next token.",
+        "limits": "Knows the words and the style of its training pairs, no others.",
+    }
+    return artifacts.finish(config, model, history, metrics, card, parity)
+
+
+def _draw(folder, model, tokenizer, inputs):
+    """Which source tokens the last decoder block reads for each target token."""
+    one = {name: ids[:1, : np.count_nonzero(ids[0])] for name, ids in inputs.items()}
+    weights = list(visualize.attention_scores(model, one).values())[-1][0]  # (N, T, S)
+    columns, rows = (
+        [tokenizer.id_to_token(int(i)) for i in one[f"{side}_token_ids"][0]]
+        for side in ("source", "target")
+    )
+    visualize.attention_map(weights, rows, columns, path=folder / "attention.png")
+
+
+def main(argv=None):
+    """Run from the command line; return the exit code."""
+    return session.main(run, Config, PRESETS, __doc__, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+"""Train a Vision Transformer to name small images, from scratch.
+
+    python -m recipes.vit_cifar                      (scikit-learn digits, no download)
+    python -m recipes.vit_cifar --dataset cifar10    (any TFDS set of one image size)
+    python -m recipes.vit_cifar --dataset folder:images    (one sub-folder per class)
+
+Reference runs: docs/recipes/vit_cifar.md (command, machine, time, accuracy).
+"""
+
+import dataclasses
+import sys
+
+import keras
+import numpy as np
+
+from keras_tfm import data, models, training, visualize
+from recipes import artifacts, flags, session
+from recipes.flags import option
+
+PRESETS = {
+    "cifar10": {
+        "patch_size": 4, "num_layers": 6, "hidden_dim": 128, "intermediate_dim": 256,
+        "epochs": 20, "batch_size": 128, "learning_rate": 1e-3, "shift": 4, "flip": 1,
+    },
+    "full": {  # for a GPU
+        "dataset": "cifar10", "patch_size": 4, "num_layers": 12, "num_heads": 6,
+        "hidden_dim": 384, "intermediate_dim": 1536, "epochs": 300, "batch_size": 256,
+        "learning_rate": 1e-3, "shift": 4, "flip": 1, "rand_augment": 1,
+        "mix": "cutmix", "drop_path": 0.1, "mixed_precision": "bfloat16", "jit": "on",
+    },
+    "folder": {"image_size": 32, "patch_size": 4, "shift": 4, "flip": 1},
+}  # fmt: skip
+
+
+@dataclasses.dataclass
+class Config(flags.Common):
+    """Every number of the run; the defaults are those for the digits."""
+
+    dataset: str = option("digits", "digits, a TFDS name, or folder:PATH")
+    image_size: int = option(32, "height and width that folder: images are resized to")
+    patch_size: int = option(2, "height and width of a patch, in pixels")
+    num_layers: int = option(4, "encoder blocks")
+    num_heads: int = option(4, "attention heads")
+    hidden_dim: int = option(64, "width of the model")
+    intermediate_dim: int = option(128, "inner width of the feed-forward")
+    drop_path: float = option(0.0, "rate of skipped branches in the last block")
+    epochs: int = option(40, "passes over the training images")
+    batch_size: int = option(64, "images a step")
+    learning_rate: float = option(2e-3, "highest learning rate, after the warm-up")
+    weight_decay: float = option(0.05, "of matrices; norms and biases are left alone")
+    label_smoothing: float = option(0.1, "share of the target spread over all classes")
+    shift: int = option(1, "random shift, in pixels")
+    flip: int = option(0, "1 mirrors half of the images")
+    rand_augment: int = option(0, "1 adds RandAugment (slow)")
+    mix: str = option("none", "blend images", ("none", "mixup", "cutmix"))
+
+
+def load(config):
+    """Read images: uint8 (n, h, w, c), int (n,); held-out parts of the training set."""
+    kind, path = data.parse_source(config.dataset)
+    if config.dataset == "digits":
+        (images, labels), test = data.load_digits(seed=config.seed)
+        names = [str(digit) for digit in range(10)]
+    elif kind == "folder":
+        size = (config.image_size, config.image_size)
+        images, labels, names = data.read_image_folder(path, size)
+        train, held_out = data.split_indices(len(labels), 0.2, config.seed, labels)
+        test = images[held_out], labels[held_out]
+        images, labels = images[train], labels[train]
+    else:
+        folder = config.data_dir or None
+        images, labels, names = data.load_images(config.dataset, "train", folder)
+        test = data.load_images(config.dataset, "test", folder)[:2]
+    train, held_out = data.split_indices(len(labels), 0.05, config.seed, labels)
+    train = train[: config.examples or None]
+    return {
+        "train": (images[train], labels[train]),
+        "validation": (images[held_out], labels[held_out]),
+        "test": test,
+        "names": names,
+    }
+
+
+def build(config, images, num_classes):
+    """The model: images in [0, 1] in, logits out."""
+    mean, std = data.channel_statistics(images)
+    height, width, channels = images.shape[1:]
+    backbone = models.VisionTransformer(
+        (height, width), config.patch_size, config.num_layers, config.num_heads,
+        config.hidden_dim, config.intermediate_dim, pooling="mean", channels=channels,
+        drop_path=config.drop_path, dtype=config.policy,
+    )  # fmt: skip
+    pixels = keras.Input((height, width, channels), name="images")
+    x = keras.layers.Normalization(mean=mean, variance=np.square(std))(pixels)
+    return keras.Model(pixels, models.classifier(backbone, num_classes, name="logits")(x))
+
+
+def compile_model(model, config, steps):
+    """AdamW with a warm-up of a tenth of all steps, then half a cosine."""
+    total = steps * config.epochs
+    schedule = training.cosine_warmup(config.learning_rate, total // 10, total)
+    optimizer = keras.optimizers.AdamW(
+        schedule, weight_decay=config.weight_decay, clipnorm=1.0
+    )
+    model.compile(
+        training.exclude_norms_and_biases(optimizer, model),
+        keras.losses.CategoricalCrossentropy(
+            from_logits=True, label_smoothing=config.label_smoothing
+        ),
+        metrics=[keras.metrics.CategoricalAccuracy(name="accuracy")],
+        jit_compile=config.jit_compile,
+    )
+
+
+def run(config):
+    """Train, evaluate and export; return the final numbers."""
+    folder = session.start(config)
+    parts = load(config)
+    names, (images, labels) = parts["names"], parts["train"]
+    options = {"batch_size": config.batch_size, "num_classes": len(names)}
+    augment = data.image_augmentation(
+        images.shape[1:3], config.shift, bool(config.flip), bool(config.rand_augment),
+        seed=config.seed,
+    )  # fmt: skip
+    mix = None if config.mix == "none" else data.image_mixing(config.mix, seed=0)
+    train = data.image_dataset(
+        images, labels, training=True, augment=augment, mix=mix, seed=config.seed,
+        **options,
+    )  # fmt: skip
+    validation = data.image_dataset(*parts["validation"], **options)
+    test = data.image_dataset(*parts["test"], **options)
+
+    model = build(config, images, len(names))
+    compile_model(model, config, len(train))
+    history = session.fit(model, config, train, validation)
+    results = model.evaluate(test, return_dict=True)
+    metrics = {
+        "test_accuracy": results["accuracy"],
+        "test_loss": results["loss"],
+        "baseline_majority_class": data.majority_baseline(labels, parts["test"][1]),
+    }
+
+    few = parts["test"][0][:8].astype("float32") / 255
+    probabilities = keras.ops.convert_to_numpy(keras.ops.softmax(model(few)))
+    for truth, row in zip(parts["test"][1], probabilities):
+        best = int(row.argmax())
+        print(f"  a picture of {names[truth]}: {names[best]} ({row[best]:.0%} sure)")
+    _draw(folder, model, few[:1], config.patch_size)
+    parity = artifacts.export_all(
+        model, folder, few, postprocess=artifacts.name_classes(names)
+    )
+    card = {
+        "title": f"A small Vision Transformer, trained on {config.dataset}",
+        "task": f"Tells images of {len(names)} classes apart: {', '.join(names)}.",
+        "data": f"{len(labels):,} training and {len(parts['test'][1]):,} test images.",
+        "use": "Input `images`: float (B, height, width, channels) from 0 to 1, of the "
+        f"size {images.shape[1:]}. The SavedModel's signature `predict` gives labels "
+        "and probabilities, everything else logits.",
+        "limits": "Knows nothing but small pictures like those it was trained on; it "
+        "always answers with one of its classes.",
+    }
+    return artifacts.finish(config, model, history, metrics, card, parity)
+
+
+def _draw(folder, model, image, patch_size):
+    """Where the last block looks, on average over its queries."""
+    scores = list(visualize.attention_scores(model, image).values())[-1]
+    grid = tuple(size // patch_size for size in image.shape[1:3])
+    weights = scores[0].mean(axis=1)  # (N, P)
+    visualize.patch_attention(image[0], weights, grid, path=folder / "attention.png")
+
+
+def main(argv=None):
+    """Run from the command line; return the exit code."""
+    return session.main(run, Config, PRESETS, __doc__, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
