@@ -140,14 +140,14 @@ def translate(model, tokenizer, texts, max_length, batch_size=128):
 
 
 def score(outputs, sources, references, lowercase):
-    """Exact match, BLEU and chrF of translations; `copy_`: of the sources themselves."""
+    """Exact match, BLEU and chrF of translations; `baseline_copy`: of the sources."""
     metrics = {}
-    for prefix, texts in (("", outputs), ("copy_", sources)):
+    for prefix, texts in (("test", outputs), ("baseline_copy", sources)):
         right = [a == b for a, b in zip(texts, references)]
-        metrics[f"{prefix}exact_match"] = float(np.mean(right))
+        metrics[f"{prefix}_exact_match"] = float(np.mean(right))
         for name in ("bleu", "chrf"):
             corpus = getattr(training, f"corpus_{name}")
-            metrics[f"{prefix}{name}"] = corpus(texts, references, lowercase).score
+            metrics[f"{prefix}_{name}"] = corpus(texts, references, lowercase).score
     return metrics
 
 
@@ -184,7 +184,7 @@ def run(config):
     card = {
         "title": f"A small Transformer, trained to translate on {config.dataset}",
         "task": "Translates a sentence; the scores are those of greedy translations of "
-        "the test sentences, `copy_` those of the untranslated sources.",
+        "the test sentences, `baseline_copy` those of the sources.",
         "data": f"{len(pairs['train']):,} training and {len(sources):,} test pairs"
         f"{', lower-cased' * bool(config.lowercase)}.",
         "use": "`recipes.translation.translate(model, tokenizer, texts, max_length)`, "

@@ -13,14 +13,15 @@ import sys
 import keras
 import numpy as np
 
-from keras_tfm import data, models, training, visualize
+from keras_tfm import data, layers, models, training, visualize
 from recipes import artifacts, flags, session
 from recipes.flags import option
 
 PRESETS = {
     "cifar10": {
-        "patch_size": 4, "num_layers": 6, "hidden_dim": 128, "intermediate_dim": 256,
-        "epochs": 20, "batch_size": 128, "learning_rate": 1e-3, "shift": 4, "flip": 1,
+        "patch_size": 4, "num_layers": 4, "num_heads": 3, "hidden_dim": 192,
+        "intermediate_dim": 384, "epochs": 20, "batch_size": 128,
+        "learning_rate": 1e-3, "shift": 4, "flip": 1,
     },
     "full": {  # for a GPU
         "dataset": "cifar10", "patch_size": 4, "num_layers": 12, "num_heads": 6,
@@ -43,6 +44,7 @@ class Config(flags.Common):
     num_heads: int = option(4, "attention heads")
     hidden_dim: int = option(64, "width of the model")
     intermediate_dim: int = option(128, "inner width of the feed-forward")
+    activation: str = option("gelu", "nonlinearity of the feed-forward")
     drop_path: float = option(0.0, "rate of skipped branches in the last block")
     epochs: int = option(40, "passes over the training images")
     batch_size: int = option(64, "images a step")
@@ -88,6 +90,7 @@ def build(config, images, num_classes):
     backbone = models.VisionTransformer(
         (height, width), config.patch_size, config.num_layers, config.num_heads,
         config.hidden_dim, config.intermediate_dim, pooling="mean", channels=channels,
+        feed_forward=layers.FeedForward(config.intermediate_dim, config.activation),
         drop_path=config.drop_path, dtype=config.policy,
     )  # fmt: skip
     pixels = keras.Input((height, width, channels), name="images")

@@ -63,8 +63,8 @@ def test_one_epoch_and_values_that_are_not_numbers(tmp_path):
     logs = {"loss": [np.nan], "val_loss": [np.nan]}
     figure = training_curves(logs, path=tmp_path / "one.png")
     figure.canvas.draw()
-    ticks = [tick.get_text() for tick in figure.axes[0].get_xticklabels()]
-    assert [tick for tick in ticks if tick] == ["1"]
+    low, high = figure.axes[0].get_xlim()
+    assert [x for x in figure.axes[0].get_xticks() if low <= x <= high] == [1]
 
 
 @pytest.mark.parametrize("history", [{}, [], {"loss": []}])

@@ -51,10 +51,10 @@ def small(dtype=None):
     return keras.Model(inputs, x)
 
 
-def compiled(optimizer, build=small, **kwargs):
+def compiled(optimizer, build=small, jit_compile=False):
     model = build()
     make = optimizer if callable(optimizer) else lambda model: optimizer
-    model.compile(make(model), SmoothedCrossentropy(), **kwargs)
+    model.compile(make(model), SmoothedCrossentropy(), jit_compile=jit_compile)
     return model
 
 
@@ -205,6 +205,7 @@ def test_frozen_layers_keep_the_depths_and_the_weights():
     model.compile(
         layer_wise_decay(keras.optimizers.SGD(RATE), model, DECAY),
         SmoothedCrossentropy(),
+        jit_compile=False,
     )
     moved = moves(model)
     assert not moved["block_0/kernel"].any()
@@ -218,6 +219,7 @@ def test_loss_scaling_of_mixed_float16():
     model.compile(
         layer_wise_decay(keras.optimizers.AdamW(1e-2), model, DECAY),
         SmoothedCrossentropy(),
+        jit_compile=False,
     )
     losses = model.fit(IDS, IDS, epochs=20, verbose=0).history["loss"]
     assert np.isfinite(losses).all() and losses[-1] < losses[0]

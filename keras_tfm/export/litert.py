@@ -60,8 +60,8 @@ def to_litert(
         >>> logits = keras.layers.Dense(3, name="logits")(inputs)
         >>> model = keras.Model(inputs, logits)
         >>> path = keras_tfm.export.to_litert(model, "scores.tflite", "float16")
-        >>> outputs = keras_tfm.export.run_file(path, {"features": np.ones((2, 5, 4))})
-        >>> outputs["logits"].shape
+        >>> x = np.ones((2, 5, 4))
+        >>> keras_tfm.export.run_file(path, {"features": x})["logits"].shape
         (2, 5, 3)
     """
     signatures.require_tensorflow()

@@ -52,7 +52,7 @@ def main():
             output_hidden_states=True,
         )
         pooled = model.bert.pooler(outputs.hidden_states[-1])
-    arrays = {f"weights/{k}": v.numpy() for k, v in model.named_parameters()}
+    arrays = {f"weights/{k}": v.detach().numpy() for k, v in model.named_parameters()}
     np.savez_compressed(
         GOLDEN,
         token_ids=ids.astype("int32"),

@@ -46,7 +46,7 @@ def main():
         logits = model(ids).logits
         padded = model(ids, attention_mask=mask, position_ids=positions).logits
         more = model.generate(ids, max_new_tokens=8, do_sample=False, pad_token_id=0)
-    arrays = {f"weights/{k}": v.numpy() for k, v in model.named_parameters()}
+    arrays = {f"weights/{k}": v.detach().numpy() for k, v in model.named_parameters()}
     np.savez_compressed(
         GOLDEN,
         token_ids=ids.numpy().astype("int32"),

@@ -1,0 +1,207 @@
+"""Train a small BERT to sort texts into classes, from scratch.
+
+    python -m recipes.bert_classification        which Python module does this describe?
+    python -m recipes.bert_classification --dataset glue/sst2 --data-dir FOLDER
+    python -m recipes.bert_classification --dataset csv:reviews.csv
+
+A csv file has a header with the columns text and label (see --text-column).
+Reference runs: docs/recipes/bert_classification.md (command, machine, time, result).
+"""
+
+import dataclasses
+import sys
+
+import keras
+import numpy as np
+
+from keras_tfm import data, models, training, visualize
+from recipes import artifacts, flags, session
+from recipes.flags import option
+
+PRESETS = {
+    "python-docs": {},
+    "glue/sst2": {
+        "vocabulary_size": 10000, "max_length": 64, "batch_size": 64, "epochs": 4,
+        "learning_rate": 1e-3, "dropout": 0.3, "drop_words": 0.15,
+    },
+    "imdb_reviews": {
+        "vocabulary_size": 10000, "max_length": 256, "batch_size": 32, "epochs": 3,
+        "learning_rate": 1e-3, "split": "test", "dropout": 0.3, "drop_words": 0.15,
+    },
+}  # fmt: skip
+
+
+@dataclasses.dataclass
+class Config(flags.Common):
+    """Every number of the run."""
+
+    dataset: str = option("python-docs", "python-docs, a TFDS name, or csv:FILE")
+    split: str = option("validation", "TFDS split to evaluate on")
+    text_column: str = option("text", "csv column of the texts")
+    label_column: str = option("label", "csv column of the classes")
+    epochs: int = option(10, "passes over the training texts")
+    batch_size: int = option(32, "texts a step")
+    learning_rate: float = option(1e-3, "highest learning rate, after the warm-up")
+    vocabulary_size: int = option(4000, "WordPiece tokens, learned from the texts")
+    max_length: int = option(64, "longest text in tokens; longer ones are cut")
+    num_layers: int = option(2, "encoder blocks")
+    num_heads: int = option(4, "attention heads")
+    hidden_dim: int = option(128, "width of the model")
+    intermediate_dim: int = option(256, "inner width of the feed-forward")
+    dropout: float = option(0.2, "rate of dropped numbers")
+    drop_words: float = option(0.1, "rate of masked words, in training only")
+    label_smoothing: float = option(0.1, "share of the target spread over all classes")
+    weight_decay: float = option(0.05, "of matrices; norms and biases are left alone")
+
+
+def load(config):
+    """Read texts and classes: (texts, labels) to train and to evaluate on, names."""
+    kind, path = data.parse_source(config.dataset)
+    if config.dataset == "python-docs":
+        *train, names = data.python_docs_classification(split="train")
+        *held_out, _ = data.python_docs_classification(split="validation")
+    elif kind == "csv":
+        texts, labels, names = data.read_csv_classification(
+            path, config.text_column, config.label_column
+        )
+        parts = data.split_indices(len(labels), 0.1, config.seed, labels)
+        train, held_out = (([texts[i] for i in p], labels[p]) for p in parts)
+    else:
+        folder = config.data_dir or None
+        *train, names = data.load_text_classification(config.dataset, "train", folder)
+        *held_out, _ = data.load_text_classification(
+            config.dataset, config.split, folder
+        )
+    if config.examples:
+        chosen = np.random.default_rng(config.seed).permutation(len(train[1]))
+        chosen = chosen[: config.examples]
+        train = [train[0][i] for i in chosen], train[1][chosen]
+    return train, held_out, names
+
+
+def build(config, vocabulary_size, num_classes):
+    """The model: token ids in, logits out."""
+    backbone = models.Bert(
+        vocabulary_size, config.num_layers, config.num_heads, config.hidden_dim,
+        config.intermediate_dim, max_sequence_length=config.max_length,
+        dropout=config.dropout, dtype=config.policy,
+    )  # fmt: skip
+    return models.classifier(backbone, num_classes, config.dropout)
+
+
+def word_dropper(config, mask_id, first_word_id):
+    """A `map` function that masks some words anew in each pass."""
+    import tensorflow as tf
+
+    def drop(features, labels):
+        ids = features["token_ids"]
+        chosen = tf.random.uniform(tf.shape(ids)) < config.drop_words
+        chosen &= ids >= first_word_id  # specials come first
+        return {**features, "token_ids": tf.where(chosen, mask_id, ids)}, labels
+
+    return drop
+
+
+def text_reader(tokenizer, max_length):
+    """Strings to the model's inputs, as TensorFlow operations for the export."""
+    import tensorflow as tf
+
+    ids = data.special_ids(tokenizer)
+
+    def preprocess(texts):
+        rows = tokenizer.tokenize(texts)[:, : max_length - 2]
+        ones = tf.ones_like(texts, "int32")[:, tf.newaxis]
+        rows = tf.concat([ones * ids["start"], rows, ones * ids["end"]], axis=1)
+        token_ids = rows.to_tensor(ids["pad"])  # (B, T)
+        return {
+            "token_ids": token_ids,
+            "segment_ids": tf.zeros_like(token_ids),
+            "padding_mask": token_ids != ids["pad"],
+        }
+
+    return preprocess
+
+
+def run(config):
+    """Train, evaluate and export; return the final numbers."""
+    folder = session.start(config)
+    (texts, labels), (held_out, truth), names = load(config)
+    tokenizer = data.train_wordpiece(texts, config.vocabulary_size)
+    data.save_tokenizer(tokenizer, folder / "tokenizer.json")
+    options = {
+        "tokenizer": tokenizer, "max_length": config.max_length,
+        "batch_size": config.batch_size, "seed": config.seed,
+    }  # fmt: skip
+    train = data.classification_dataset(texts, labels, training=True, **options)
+    held = data.classification_dataset(held_out, truth, **options)
+    cut = data.count_cut_texts(texts, tokenizer, config.max_length)
+    print(f"{cut} of {len(texts)} texts are longer than {config.max_length} tokens.")
+    if config.drop_words:
+        mask_id = data.special_ids(tokenizer)["mask"]
+        train = train.map(word_dropper(config, mask_id, first_word_id=mask_id + 1))
+
+    model = build(config, tokenizer.vocabulary_size(), len(names))
+    steps = len(train) * config.epochs
+    schedule = training.LinearWarmup(config.learning_rate, steps // 10, steps)
+    optimizer = keras.optimizers.AdamW(
+        schedule, weight_decay=config.weight_decay, clipnorm=1.0
+    )
+    model.compile(
+        training.exclude_norms_and_biases(optimizer, model),
+        training.SmoothedCrossentropy(label_smoothing=config.label_smoothing),
+        metrics=[training.MaskedAccuracy()],
+        jit_compile=config.jit_compile,
+    )
+    history = session.fit(model, config, train, held)
+    results = model.evaluate(held, return_dict=True)
+    baseline = data.majority_baseline(labels, truth)
+    metrics = {
+        "validation_accuracy": results["accuracy"],
+        "validation_loss": results["loss"],
+        "baseline_majority_class": baseline,
+    }
+
+    some = np.random.default_rng(0).permutation(len(truth))[:6]
+    read = text_reader(tokenizer, config.max_length)
+    features = read(np.array([held_out[i] for i in some], object))
+    probabilities = keras.ops.convert_to_numpy(keras.ops.softmax(model(features)))
+    for number, row in zip(some, probabilities):
+        best = int(row.argmax())
+        text = " ".join(held_out[number].split())
+        print(f"  {text[:90]}\n    is {names[truth[number]]}, the model says "
+              f"{names[best]} ({row[best]:.0%} sure)")  # fmt: skip
+    _draw(folder, model, tokenizer, features)
+    parity = artifacts.export_all(
+        model, folder, features, preprocess=read,
+        postprocess=artifacts.name_classes(names),
+    )  # fmt: skip
+    card = {
+        "title": f"A small BERT, trained on {config.dataset}",
+        "task": f"Sorts texts into {len(names)} classes: {', '.join(names)}.",
+        "data": f"{len(texts):,} texts to train and {len(truth):,} to evaluate on.",
+        "use": "The SavedModel's signature `predict_text` takes strings `text` (B,) "
+        "and gives `label` and `probabilities`; its reader must `import "
+        "tensorflow_text`. The other files take ids that `tokenizer.json` "
+        "(`keras_tfm.data.load_tokenizer`) makes.",
+        "limits": f"Reads the first {config.max_length} tokens, in the language and "
+        "the style it was trained on; it always answers with one of its classes.",
+    }
+    return artifacts.finish(config, model, history, metrics, card, parity)
+
+
+def _draw(folder, model, tokenizer, features):
+    """What the tokens of one text look at in the last block."""
+    length = int(np.sum(features["padding_mask"][0]))
+    one = {name: value[:1, :length] for name, value in features.items()}
+    weights = list(visualize.attention_scores(model, one).values())[-1][0]
+    tokens = [tokenizer.id_to_token(int(i)) for i in one["token_ids"][0]]
+    visualize.attention_map(weights, tokens, path=folder / "attention.png")
+
+
+def main(argv=None):
+    """Run from the command line; return the exit code."""
+    return session.main(run, Config, PRESETS, __doc__, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

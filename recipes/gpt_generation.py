@@ -1,0 +1,209 @@
+"""Train a small GPT to go on with a text.
+
+    python -m recipes.gpt_generation                       (writes like Python's manual)
+    python -m recipes.gpt_generation --dataset tiny_shakespeare --data-dir FOLDER
+    python -m recipes.gpt_generation --dataset text:book.txt --prompt "Once "
+
+Losses are in nats per token, on the held-out end of the text.
+Reference runs: docs/recipes/gpt_generation.md (command, machine, time, loss).
+"""
+
+import dataclasses
+import sys
+
+import keras
+import numpy as np
+
+from keras_tfm import data, generation, layers, models, training, visualize
+from recipes import artifacts, flags, session
+from recipes.flags import option
+
+PRESETS = {
+    "tiny_shakespeare": {
+        "tokenizer": "characters", "context": 128, "num_layers": 4, "num_heads": 6,
+        "hidden_dim": 192, "dropout": 0.1, "epochs": 12, "steps": 250,
+        "learning_rate": 2e-3, "beta_2": 0.99, "prompt": "ROMEO:",
+    },
+    "nanogpt-cpu": {  # the published setting of nanoGPT for a CPU
+        "dataset": "tiny_shakespeare", "tokenizer": "characters", "context": 64,
+        "position": "learned", "num_layers": 4, "num_heads": 4, "hidden_dim": 128,
+        "batch_size": 12, "epochs": 8, "steps": 250, "learning_rate": 1e-3,
+        "beta_2": 0.99, "prompt": "ROMEO:",
+    },
+    "gutenberg_books": {"vocabulary_size": 4000, "epochs": 20},
+}  # fmt: skip
+
+
+@dataclasses.dataclass
+class Config(flags.Common):
+    """Every number of the run; the defaults are those for python-docs."""
+
+    dataset: str = option("python-docs", "python-docs, a TFDS name, or text:PATH")
+    examples: int = option(0, "use only so many training characters, 0 for all")
+    tokenizer: str = option(
+        "byte-pair", "what a token is", ("byte-pair", "characters", "bytes")
+    )
+    vocabulary_size: int = option(1000, "tokens, for byte-pair")
+    context: int = option(64, "tokens that the model sees at once")
+    position: str = option("rotary", "how it knows order", ("rotary", "learned"))
+    num_layers: int = option(4, "blocks")
+    num_heads: int = option(4, "attention heads")
+    hidden_dim: int = option(128, "width of the model; the feed-forward is 4 times it")
+    dropout: float = option(0.0, "rate on embeddings and branches")
+    epochs: int = option(4, "validations, one every so many steps")
+    steps: int = option(200, "steps an epoch, each on new random windows of the text")
+    batch_size: int = option(32, "windows a step")
+    learning_rate: float = option(2e-3, "highest rate, after 100 steps; ends at a tenth")
+    beta_2: float = option(0.99, "decay of Adam's second moment")
+    weight_decay: float = option(0.1, "of matrices; norms and biases are left alone")
+    prompt: str = option("The ", "what the printed samples go on with")
+    new_tokens: int = option(200, "length of the printed samples")
+    temperature: float = option(0.8, "of the printed samples: 0 is greedy")
+
+
+def load(config):
+    """Read the text: training part, validation part (the last tenth of one text)."""
+    kind, path = data.parse_source(config.dataset)
+    folder = config.data_dir or None
+    if config.dataset == "python-docs":
+        parts = [data.python_docs_text(part) for part in ("train", "validation")]
+    elif kind == "text" or config.dataset == "tiny_shakespeare":
+        names = ("train", "validation", "test")  # together the whole text
+        text = data.read_text(path) if kind == "text" else "".join(
+            data.load_text(config.dataset, name, folder) for name in names
+        )  # fmt: skip
+        parts = text[: int(0.9 * len(text))], text[int(0.9 * len(text)) :]
+    else:
+        names = ("train", "validation")
+        parts = [data.load_text(config.dataset, name, folder) for name in names]
+    return parts[0][: config.examples or None], parts[1]
+
+
+def make_tokenizer(config, text):
+    """The tokenizer, learned from the training text."""
+    if config.tokenizer == "bytes":
+        return data.byte_tokenizer()
+    if config.tokenizer == "characters":
+        return data.train_characters(text)
+    return data.train_byte_pair(text.splitlines(keepends=True), config.vocabulary_size)
+
+
+def build(config, vocabulary_size):
+    """The model, every number from `config`."""
+    rotary = layers.RotaryEmbedding() if config.position == "rotary" else None
+    return models.GPT(
+        vocabulary_size, config.num_layers, config.num_heads, config.hidden_dim,
+        4 * config.hidden_dim, config.context, dropout=config.dropout,
+        position=None if rotary else "learned", dtype=config.policy,
+        attention=layers.MultiHeadAttention(config.num_heads, rotary=rotary),
+    )  # fmt: skip
+
+
+def compile_model(model, config):
+    """AdamW with a warm-up, then half a cosine, and gradients of norm 1 at most."""
+    total, peak = config.steps * config.epochs, config.learning_rate
+    optimizer = keras.optimizers.AdamW(
+        training.cosine_warmup(peak, min(100, total // 4), total, end=peak / 10),
+        beta_2=config.beta_2,
+        weight_decay=config.weight_decay,
+        global_clipnorm=1.0,
+    )
+    model.compile(
+        training.exclude_norms_and_biases(optimizer, model),
+        training.SmoothedCrossentropy(),
+        jit_compile=config.jit_compile,
+    )
+
+
+def unigram_loss(train, validation, vocabulary_size):
+    """Nats per token of a model that knows how frequent each token is, and no more."""
+    counts = np.bincount(train, minlength=vocabulary_size) + 1.0
+    return float(-np.mean(np.log(counts / counts.sum())[validation]))
+
+
+def serving(tokenizer, context):
+    """Make the SavedModel's ends: text to ids, logits to the 5 likeliest next tokens."""
+    import tensorflow as tf
+
+    size = tokenizer.vocabulary_size()
+    tokens = tf.constant([data.decode(tokenizer, [[i]])[0] for i in range(size)])
+
+    def preprocess(text):
+        ids = tf.cast(tokenizer.tokenize(text), "int32")  # ragged
+        ids = ids[:, ::-1].to_tensor()[:, ::-1][:, -context:]  # padded on the left
+        return {"token_ids": ids, "padding_mask": ids > 0}
+
+    def postprocess(logits):
+        probabilities, ids = tf.math.top_k(tf.nn.softmax(logits[:, -1]), 5)
+        return {"next_tokens": tf.gather(tokens, ids), "probabilities": probabilities}
+
+    return preprocess, postprocess
+
+
+def sample(model, tokenizer, config, count=3):
+    """A few texts that begin with the prompt."""
+    prompt = np.tile(data.encode(tokenizer, [config.prompt])[0], (count, 1))
+    new = config.new_tokens
+    if config.position == "learned":
+        new = min(new, config.context - prompt.shape[1])
+    strategy = generation.Sample(config.temperature, seed=config.seed)
+    return data.decode(tokenizer, generation.generate(model, prompt, new, strategy))
+
+
+def run(config):
+    """Train, evaluate and export; return the final numbers."""
+    folder = session.start(config)
+    parts = load(config)
+    tokenizer = make_tokenizer(config, parts[0])
+    data.save_tokenizer(tokenizer, folder / "tokenizer.json")
+    size = tokenizer.vocabulary_size()
+    ids, held_out = (
+        np.concatenate(data.encode(tokenizer, part.splitlines(keepends=True)))
+        for part in parts
+    )
+    train = data.random_windows_dataset(
+        ids, config.context, config.batch_size, config.steps, config.seed
+    )
+    validation = data.language_model_dataset(held_out, config.context, batch_size=64)
+    model = build(config, size)
+    compile_model(model, config)
+    history = session.fit(model, config, train, validation)
+    loss, baseline = history["val_loss"][-1], unigram_loss(ids, held_out, size)
+    bits = len(held_out) / len(parts[1]) / np.log(2)  # nats per token to bits per char
+    metrics = {
+        "validation_loss": loss,
+        "validation_perplexity": float(np.exp(loss)),
+        "validation_bits_per_character": loss * bits,
+        "baseline_unigram_loss": baseline,
+        "baseline_unigram_perplexity": float(np.exp(baseline)),
+    }
+    for text in sample(model, tokenizer, config):
+        print(f"--- {text}\n")
+    few = {"token_ids": held_out[:24].reshape(1, -1)}
+    few["padding_mask"] = np.ones(few["token_ids"].shape, bool)
+    weights = list(visualize.attention_scores(model, few).values())[-1][0]
+    labels = data.decode(tokenizer, few["token_ids"].T)
+    visualize.attention_map(weights, labels, path=folder / "attention.png")
+    parity = artifacts.export_all(
+        model, folder, few, *serving(tokenizer, config.context)
+    )
+    card = {
+        "title": f"A small GPT, trained on {config.dataset}",
+        "task": "Goes on with a text, token by token. Losses are in nats per token.",
+        "data": f"{len(parts[0]):,} characters ({len(ids):,} tokens) for training, "
+        f"{len(parts[1]):,} ({len(held_out):,}) for validation.",
+        "use": "`keras_tfm.generation.generate`, the tokenizer by "
+        "`keras_tfm.data.load_tokenizer`. The SavedModel's signature `predict_text` "
+        "gives the likeliest next tokens of a text, everything else logits.",
+        "limits": "Writes in the manner of its training text; nothing it says is meant.",
+    }
+    return artifacts.finish(config, model, history, metrics, card, parity)
+
+
+def main(argv=None):
+    """Run from the command line; return the exit code."""
+    return session.main(run, Config, PRESETS, __doc__, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
