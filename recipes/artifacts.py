@@ -1,7 +1,6 @@
 """What a run leaves behind: pictures, model files, numbers and a model card."""
 
 import dataclasses
-import json
 import platform
 import shlex
 import sys
@@ -23,7 +22,8 @@ def export_all(model, folder, inputs, preprocess=None, postprocess=None, **shape
         model: the trained `keras.Model`.
         folder: `pathlib.Path` of the results.
         inputs: all inputs of the model, a few rows.
-        preprocess, postprocess: see `keras_tfm.export.to_saved_model`.
+        preprocess: see `keras_tfm.export.to_saved_model`.
+        postprocess: likewise.
         **shapes: `batch_size` and `length` for the LiteRT file.
 
     Returns: dict, the largest difference and the agreement of each file.
@@ -42,26 +42,6 @@ def export_all(model, folder, inputs, preprocess=None, postprocess=None, **shape
             "agreement": parity.agreement,
         }
     return results
-
-
-def name_classes(class_names):
-    """Make the end of an exported classifier: logits to a label and probabilities.
-
-    Args:
-        class_names: list of str.
-
-    Returns: function for `to_saved_model(postprocess=...)`.
-    """
-    import tensorflow as tf
-
-    names = tf.constant(class_names)
-
-    def postprocess(logits):
-        probabilities = tf.nn.softmax(logits)  # (B, C)
-        label = tf.gather(names, tf.argmax(logits, axis=-1))
-        return {"label": label, "probabilities": probabilities}
-
-    return postprocess
 
 
 def finish(config, model, history, metrics, card, parity=None):

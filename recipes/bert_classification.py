@@ -11,11 +11,10 @@ Reference runs: docs/recipes/bert_classification.md (command, machine, time, res
 import dataclasses
 import sys
 
-import keras
 import numpy as np
 
-from keras_tfm import data, models, training, visualize
-from recipes import artifacts, flags, session
+from keras_tfm import data, models, visualize
+from recipes import artifacts, classifiers, flags, session
 from recipes.flags import option
 
 PRESETS = {
@@ -67,15 +66,12 @@ def load(config):
         parts = data.split_indices(len(labels), 0.1, config.seed, labels)
         train, held_out = (([texts[i] for i in p], labels[p]) for p in parts)
     else:
-        folder = config.data_dir or None
-        *train, names = data.load_text_classification(config.dataset, "train", folder)
-        *held_out, _ = data.load_text_classification(
-            config.dataset, config.split, folder
-        )
-    if config.examples:
-        chosen = np.random.default_rng(config.seed).permutation(len(train[1]))
-        chosen = chosen[: config.examples]
-        train = [train[0][i] for i in chosen], train[1][chosen]
+        name, folder = config.dataset, config.data_dir or None
+        split = f"train[:{config.examples}]" if config.examples else "train"
+        *train, names = data.load_text_classification(name, split, folder)
+        *held_out, _ = data.load_text_classification(name, config.split, folder)
+    chosen = classifiers.choose(len(train[1]), config)
+    train = [train[0][i] for i in chosen], train[1][chosen]
     return train, held_out, names
 
 
@@ -87,39 +83,6 @@ def build(config, vocabulary_size, num_classes):
         dropout=config.dropout, dtype=config.policy,
     )  # fmt: skip
     return models.classifier(backbone, num_classes, config.dropout)
-
-
-def word_dropper(config, mask_id, first_word_id):
-    """A `map` function that masks some words anew in each pass."""
-    import tensorflow as tf
-
-    def drop(features, labels):
-        ids = features["token_ids"]
-        chosen = tf.random.uniform(tf.shape(ids)) < config.drop_words
-        chosen &= ids >= first_word_id  # specials come first
-        return {**features, "token_ids": tf.where(chosen, mask_id, ids)}, labels
-
-    return drop
-
-
-def text_reader(tokenizer, max_length):
-    """Strings to the model's inputs, as TensorFlow operations for the export."""
-    import tensorflow as tf
-
-    ids = data.special_ids(tokenizer)
-
-    def preprocess(texts):
-        rows = tokenizer.tokenize(texts)[:, : max_length - 2]
-        ones = tf.ones_like(texts, "int32")[:, tf.newaxis]
-        rows = tf.concat([ones * ids["start"], rows, ones * ids["end"]], axis=1)
-        token_ids = rows.to_tensor(ids["pad"])  # (B, T)
-        return {
-            "token_ids": token_ids,
-            "segment_ids": tf.zeros_like(token_ids),
-            "padding_mask": token_ids != ids["pad"],
-        }
-
-    return preprocess
 
 
 def run(config):
@@ -137,44 +100,21 @@ def run(config):
     cut = data.count_cut_texts(texts, tokenizer, config.max_length)
     print(f"{cut} of {len(texts)} texts are longer than {config.max_length} tokens.")
     if config.drop_words:
-        mask_id = data.special_ids(tokenizer)["mask"]
-        train = train.map(word_dropper(config, mask_id, first_word_id=mask_id + 1))
+        train = train.map(classifiers.word_dropper(tokenizer, config.drop_words))
 
     model = build(config, tokenizer.vocabulary_size(), len(names))
-    steps = len(train) * config.epochs
-    schedule = training.LinearWarmup(config.learning_rate, steps // 10, steps)
-    optimizer = keras.optimizers.AdamW(
-        schedule, weight_decay=config.weight_decay, clipnorm=1.0
-    )
-    model.compile(
-        training.exclude_norms_and_biases(optimizer, model),
-        training.SmoothedCrossentropy(label_smoothing=config.label_smoothing),
-        metrics=[training.MaskedAccuracy()],
-        jit_compile=config.jit_compile,
-    )
+    classifiers.compile_classifier(model, config, len(train))
     history = session.fit(model, config, train, held)
-    results = model.evaluate(held, return_dict=True)
-    baseline = data.majority_baseline(labels, truth)
-    metrics = {
-        "validation_accuracy": results["accuracy"],
-        "validation_loss": results["loss"],
-        "baseline_majority_class": baseline,
-    }
+    metrics = classifiers.evaluate(model, held, "validation", labels, truth)
 
     some = np.random.default_rng(0).permutation(len(truth))[:6]
-    read = text_reader(tokenizer, config.max_length)
-    features = read(np.array([held_out[i] for i in some], object))
-    probabilities = keras.ops.convert_to_numpy(keras.ops.softmax(model(features)))
-    for number, row in zip(some, probabilities):
-        best = int(row.argmax())
-        text = " ".join(held_out[number].split())
-        print(f"  {text[:90]}\n    is {names[truth[number]]}, the model says "
-              f"{names[best]} ({row[best]:.0%} sure)")  # fmt: skip
+    few = [held_out[i] for i in some]
+    read = classifiers.text_reader(tokenizer, config.max_length)
+    features = read(np.array(few, object))
+    classifiers.show(model, features, truth[some], names, [_short(t) for t in few])
     _draw(folder, model, tokenizer, features)
-    parity = artifacts.export_all(
-        model, folder, features, preprocess=read,
-        postprocess=artifacts.name_classes(names),
-    )  # fmt: skip
+    name = classifiers.name_classes(names)
+    parity = artifacts.export_all(model, folder, features, read, name)
     card = {
         "title": f"A small BERT, trained on {config.dataset}",
         "task": f"Sorts texts into {len(names)} classes: {', '.join(names)}.",
@@ -187,6 +127,10 @@ def run(config):
         "the style it was trained on; it always answers with one of its classes.",
     }
     return artifacts.finish(config, model, history, metrics, card, parity)
+
+
+def _short(text):
+    return " ".join(text.split())[:90]
 
 
 def _draw(folder, model, tokenizer, features):

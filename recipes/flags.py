@@ -107,7 +107,8 @@ def parse(config_class, presets, description, argv=None):
     """Read a `Config` from the command line.
 
     Args:
-        config_class, presets: see `configure`.
+        config_class: see `configure`.
+        presets: likewise.
         description: str, the recipe's docstring.
         argv: list of str, or None for the command line's own.
 

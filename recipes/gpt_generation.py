@@ -53,11 +53,11 @@ class Config(flags.Common):
     epochs: int = option(4, "validations, one every so many steps")
     steps: int = option(200, "steps an epoch, each on new random windows of the text")
     batch_size: int = option(32, "windows a step")
-    learning_rate: float = option(2e-3, "highest rate, after 100 steps; ends at a tenth")
+    learning_rate: float = option(2e-3, "highest, after 100 steps; ends at a tenth")
     beta_2: float = option(0.99, "decay of Adam's second moment")
     weight_decay: float = option(0.1, "of matrices; norms and biases are left alone")
     prompt: str = option("The ", "what the printed samples go on with")
-    new_tokens: int = option(200, "length of the printed samples")
+    new_tokens: int = option(1000, "of the printed samples, up to the context's end")
     temperature: float = option(0.8, "of the printed samples: 0 is greedy")
 
 
@@ -122,7 +122,7 @@ def unigram_loss(train, validation, vocabulary_size):
 
 
 def serving(tokenizer, context):
-    """Make the SavedModel's ends: text to ids, logits to the 5 likeliest next tokens."""
+    """Make the SavedModel's ends: text to ids, logits to the 5 likeliest tokens."""
     import tensorflow as tf
 
     size = tokenizer.vocabulary_size()
@@ -140,14 +140,24 @@ def serving(tokenizer, context):
     return preprocess, postprocess
 
 
+def encode_prompt(tokenizer, config):
+    """Ids of the prompt, with room for an answer."""
+    prompt = data.encode(tokenizer, [config.prompt])[0]
+    if not 0 < len(prompt) < config.context:
+        raise ValueError(
+            f"--prompt must be 1 to {config.context - 1} tokens long (--context is "
+            f"{config.context}), got {len(prompt)}."
+        )
+    return prompt
+
+
 def sample(model, tokenizer, config, count=3):
     """A few texts that begin with the prompt."""
-    prompt = np.tile(data.encode(tokenizer, [config.prompt])[0], (count, 1))
-    new = config.new_tokens
-    if config.position == "learned":
-        new = min(new, config.context - prompt.shape[1])
+    prompt = encode_prompt(tokenizer, config)
+    new = min(config.new_tokens, config.context - len(prompt))
     strategy = generation.Sample(config.temperature, seed=config.seed)
-    return data.decode(tokenizer, generation.generate(model, prompt, new, strategy))
+    prompts = np.tile(prompt, (count, 1))
+    return data.decode(tokenizer, generation.generate(model, prompts, new, strategy))
 
 
 def run(config):
@@ -155,6 +165,7 @@ def run(config):
     folder = session.start(config)
     parts = load(config)
     tokenizer = make_tokenizer(config, parts[0])
+    encode_prompt(tokenizer, config)
     data.save_tokenizer(tokenizer, folder / "tokenizer.json")
     size = tokenizer.vocabulary_size()
     ids, held_out = (
@@ -195,7 +206,7 @@ def run(config):
         "use": "`keras_tfm.generation.generate`, the tokenizer by "
         "`keras_tfm.data.load_tokenizer`. The SavedModel's signature `predict_text` "
         "gives the likeliest next tokens of a text, everything else logits.",
-        "limits": "Writes in the manner of its training text; nothing it says is meant.",
+        "limits": "Writes in the manner of its training text and means nothing by it.",
     }
     return artifacts.finish(config, model, history, metrics, card, parity)
 

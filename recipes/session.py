@@ -4,6 +4,7 @@ import dataclasses
 import json
 import pathlib
 import shutil
+import signal
 import sys
 import time
 
@@ -11,7 +12,8 @@ import keras
 
 from recipes import flags
 
-BACKUP, HISTORY, SETTINGS, METRICS = "backup", "history.jsonl", "config.json", "metrics.json"
+BACKUP, HISTORY = "backup", "history.jsonl"
+SETTINGS, METRICS = "config.json", "metrics.json"
 # Settings that may change when a stopped run goes on.
 FREE = {"resume", "output_dir", "data_dir", "epochs", "jit", "debug", "preset"}
 
@@ -21,13 +23,16 @@ def main(run, config_class, presets, description, argv=None):
 
     Args:
         run: function of a `Config`.
-        config_class, presets, description: see `flags.parse`.
+        config_class: see `flags.parse`.
+        presets: likewise.
+        description: likewise.
         argv: list of str, or None for the command line's own.
 
     Returns: int, the exit code: 0, 1 (a disk or a package fails), 2 (a wrong flag or
-        file), 130 (Ctrl-C).
+        file), 130 (Ctrl-C or SIGTERM).
     """
     config = None
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         config = flags.parse(config_class, presets, description, argv)
         run(config)
@@ -40,6 +45,8 @@ def main(run, config_class, presets, description, argv=None):
         if code is None:
             raise
         return _fail(code, f"error: {_one_line(error)}")
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return 0
 
 
@@ -103,7 +110,8 @@ def fit(model, config, train, validation, callbacks=()):
     Args:
         model: a built and compiled `keras.Model`.
         config: a `Config`.
-        train, validation: `tf.data.Dataset`s.
+        train: `tf.data.Dataset`.
+        validation: `tf.data.Dataset`.
         callbacks: further callbacks.
 
     Returns: dict from names ("loss", "val_loss", ..., "seconds") to a list with one

@@ -13,8 +13,8 @@ import sys
 import keras
 import numpy as np
 
-from keras_tfm import data, layers, models, training, visualize
-from recipes import artifacts, flags, session
+from keras_tfm import data, layers, models, visualize
+from recipes import artifacts, classifiers, flags, session
 from recipes.flags import option
 
 PRESETS = {
@@ -70,17 +70,19 @@ def load(config):
         test = images[held_out], labels[held_out]
         images, labels = images[train], labels[train]
     else:
-        folder = config.data_dir or None
-        images, labels, names = data.load_images(config.dataset, "train", folder)
-        test = data.load_images(config.dataset, "test", folder)[:2]
+        name, folder = config.dataset, config.data_dir or None
+        split = f"train[:{config.examples}]" if config.examples else "train"
+        images, labels, names = data.load_images(name, split, folder)
+        test = data.load_images(name, "test", folder)[:2]
+    chosen = classifiers.choose(len(labels), config)
+    images, labels = images[chosen], labels[chosen]
     train, held_out = data.split_indices(len(labels), 0.05, config.seed, labels)
-    train = train[: config.examples or None]
-    return {
+    parts = {
         "train": (images[train], labels[train]),
         "validation": (images[held_out], labels[held_out]),
         "test": test,
-        "names": names,
     }
+    return parts, names
 
 
 def build(config, images, num_classes):
@@ -95,63 +97,43 @@ def build(config, images, num_classes):
     )  # fmt: skip
     pixels = keras.Input((height, width, channels), name="images")
     x = keras.layers.Normalization(mean=mean, variance=np.square(std))(pixels)
-    return keras.Model(pixels, models.classifier(backbone, num_classes, name="logits")(x))
-
-
-def compile_model(model, config, steps):
-    """AdamW with a warm-up of a tenth of all steps, then half a cosine."""
-    total = steps * config.epochs
-    schedule = training.cosine_warmup(config.learning_rate, total // 10, total)
-    optimizer = keras.optimizers.AdamW(
-        schedule, weight_decay=config.weight_decay, clipnorm=1.0
-    )
-    model.compile(
-        training.exclude_norms_and_biases(optimizer, model),
-        keras.losses.CategoricalCrossentropy(
-            from_logits=True, label_smoothing=config.label_smoothing
-        ),
-        metrics=[keras.metrics.CategoricalAccuracy(name="accuracy")],
-        jit_compile=config.jit_compile,
+    return keras.Model(
+        pixels, models.classifier(backbone, num_classes, name="logits")(x)
     )
 
 
 def run(config):
     """Train, evaluate and export; return the final numbers."""
     folder = session.start(config)
-    parts = load(config)
-    names, (images, labels) = parts["names"], parts["train"]
-    options = {"batch_size": config.batch_size, "num_classes": len(names)}
+    parts, names = load(config)
+    images, labels = parts["train"]
+    size = images.shape[1:3]
     augment = data.image_augmentation(
-        images.shape[1:3], config.shift, bool(config.flip), bool(config.rand_augment),
-        seed=config.seed,
-    )  # fmt: skip
-    mix = None if config.mix == "none" else data.image_mixing(config.mix, seed=0)
+        size, config.shift, bool(config.flip), bool(config.rand_augment), config.seed
+    )
+    mixed = config.mix != "none"
+    mix = data.image_mixing(config.mix, seed=config.seed) if mixed else None
+    classes = len(names) if mixed else None
+    options = {
+        "batch_size": config.batch_size, "num_classes": classes, "seed": config.seed
+    }  # fmt: skip
     train = data.image_dataset(
-        images, labels, training=True, augment=augment, mix=mix, seed=config.seed,
-        **options,
-    )  # fmt: skip
+        images, labels, training=True, augment=augment, mix=mix, **options
+    )
     validation = data.image_dataset(*parts["validation"], **options)
     test = data.image_dataset(*parts["test"], **options)
 
     model = build(config, images, len(names))
-    compile_model(model, config, len(train))
+    classifiers.compile_classifier(model, config, len(train), mixed)
     history = session.fit(model, config, train, validation)
-    results = model.evaluate(test, return_dict=True)
-    metrics = {
-        "test_accuracy": results["accuracy"],
-        "test_loss": results["loss"],
-        "baseline_majority_class": data.majority_baseline(labels, parts["test"][1]),
-    }
+    metrics = classifiers.evaluate(model, test, "test", labels, parts["test"][1])
 
-    few = parts["test"][0][:8].astype("float32") / 255
-    probabilities = keras.ops.convert_to_numpy(keras.ops.softmax(model(few)))
-    for truth, row in zip(parts["test"][1], probabilities):
-        best = int(row.argmax())
-        print(f"  a picture of {names[truth]}: {names[best]} ({row[best]:.0%} sure)")
+    few, truth = parts["test"][0][:8].astype("float32") / 255, parts["test"][1][:8]
+    titles = [f"test image {number}" for number in range(len(few))]
+    classifiers.show(model, few, truth, names, titles)
     _draw(folder, model, few[:1], config.patch_size)
-    parity = artifacts.export_all(
-        model, folder, few, postprocess=artifacts.name_classes(names)
-    )
+    name = classifiers.name_classes(names)
+    parity = artifacts.export_all(model, folder, few, postprocess=name)
     card = {
         "title": f"A small Vision Transformer, trained on {config.dataset}",
         "task": f"Tells images of {len(names)} classes apart: {', '.join(names)}.",

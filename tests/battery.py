@@ -10,12 +10,11 @@ Letters: B batch, T length.
 import dataclasses
 import inspect
 import json
-import warnings
 
 import keras
 import numpy as np
 
-from tests.laws import assert_near, normal, randomize, to_numpy
+from tests.laws import assert_near, normal, quantize, randomize, to_numpy
 
 FROM_KERAS = {"name", "trainable", "dtype"}
 SIZES, OTHER_SIZES = (2, 5), (3, 7)  # B and T; coprime, so no axis hides
@@ -269,9 +268,7 @@ def check_quantized(case, folder):
     arrays = case.inputs(*SIZES)
     model = case.model()
     expected = _first(case.run(model, arrays))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*does not have a `quantize` method")
-        model.quantize("int8")
+    quantize(model)
     outputs = _first(case.run(model, arrays))
     assert_near(outputs, expected, atol=0.1 * max(1.0, float(np.max(np.abs(expected)))))
     for name in ("first.keras", "second.keras"):

@@ -3,7 +3,9 @@
 Letters: B batch, T length, S key-value length, D width, M cache length.
 """
 
+import gc
 import inspect
+import warnings
 
 import keras
 import numpy as np
@@ -25,7 +27,10 @@ def to_numpy(outputs):
 
 def assert_near(actual, expected, atol=1e-5):
     """Same shape and values; NaN is near nothing."""
-    actual, expected = to_numpy(actual), to_numpy(expected)
+    actual, expected = (
+        to_numpy(x) if hasattr(x, "dtype") else np.asarray(x)
+        for x in (actual, expected)
+    )
     assert actual.shape == expected.shape
     np.testing.assert_allclose(
         actual.astype("float64"), expected.astype("float64"), rtol=0, atol=atol
@@ -65,6 +70,18 @@ def copy_weights(layer, *shapes):
     copy.build(*shapes)
     copy.set_weights(layer.get_weights())
     return copy
+
+
+def quantize(model):
+    """Quantize a model to int8, whatever parts Keras has no quantization for.
+
+    Keras collects garbage after every layer; frozen, what lies around costs nothing.
+    """
+    gc.freeze()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*does not have a `quantize` method")
+        model.quantize("int8")
+    gc.unfreeze()
 
 
 def compiled(function, jit=False):

@@ -161,6 +161,8 @@ def test_resumes_where_it_stopped(tmp_path, capsys):
         (["--dataset", "nonsense"], "nonsense"),
         (["--examples", "5"], "at least 17"),
         (["--num-heads", "3"], "16"),
+        (["--prompt", ""], "--prompt"),
+        (["--prompt", "far too long a prompt"], "--prompt"),
         (["--tokenizer", "words"], "tokenizer"),
         (["--preset", "huge"], "nanogpt-cpu"),
     ],

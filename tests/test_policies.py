@@ -1,10 +1,10 @@
 """Dtype policies of parts: handed out, collected, quantized, saved."""
 
 import keras
-import pytest
 
 from keras_tfm import layers
 from keras_tfm.layers.policies import owner_dtype, part_policy
+from tests.laws import quantize
 
 DTypePolicy = keras.dtype_policies.DTypePolicy
 DTypePolicyMap = keras.dtype_policies.DTypePolicyMap
@@ -33,7 +33,6 @@ def test_a_part_is_not_taken_for_another_with_a_longer_name():
     assert part_policy(policy, "block_1") == DTypePolicy("float32")
 
 
-@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 def test_owners_collect_what_quantization_changed():
     block = layers.TransformerEncoderBlock(
         layers.MultiHeadAttention(3),
@@ -48,7 +47,7 @@ def test_owners_collect_what_quantization_changed():
         "config": {"name": "mixed_bfloat16"},
         "registered_name": None,
     }
-    model.quantize("int8")
+    quantize(model)
     written = keras.dtype_policies.deserialize(owner_dtype(block, parts))
     assert set(written) == {
         *(f"attention/{name}" for name in ("query", "key", "value", "output")),

@@ -95,3 +95,30 @@ def test_a_class_that_is_not_its_config_is_refused():
     model = keras.Model(x, Growing(dtype="mixed_bfloat16")(x))
     with pytest.raises(ValueError, match="must be rebuilt by its config"):
         precision.float32_model(model)
+
+
+def test_integer_inputs_of_a_sequential_stay_integer():
+    model = keras.Sequential(
+        [
+            keras.Input((None,), dtype="int32", name="ids"),
+            keras.layers.Embedding(300, D, dtype="mixed_bfloat16"),
+        ]
+    )
+    twin = precision.float32_model(model)
+    assert (twin.inputs[0].dtype, twin.inputs[0].name) == ("int32", "ids")
+    ids = np.array([[257, 299]])  # bfloat16 would make 256 and 300 of them
+    np.testing.assert_array_equal(twin(ids)[0], model.get_weights()[0][ids[0]])
+
+
+def test_layers_without_a_config_are_looked_at_too():
+    class Plain(keras.layers.Layer):
+        def __init__(self, units, **kwargs):
+            super().__init__(**kwargs)
+
+        def call(self, inputs):
+            return inputs
+
+    x = keras.Input((D,))
+    assert not precision.is_low_precision(keras.Model(x, Plain(3)(x)))
+    half = keras.Model(x, Plain(3, dtype="mixed_bfloat16")(x))
+    assert precision.is_low_precision(half)

@@ -21,7 +21,7 @@ TEXTS = ["the quick fox", "", " ", "zebra foxs 東", "The QUICK the fox the fox 
 LENGTH = 6
 READ_TEXT = """
 import sys
-sys.modules["keras"] = sys.modules["keras_tfm"] = sys.modules["keras_hub"] = None
+sys.modules["keras_tfm"] = sys.modules["keras_hub"] = None  # not to be found
 import numpy as np
 import tensorflow as tf
 if sys.argv[4] == "tensorflow_text":

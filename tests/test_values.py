@@ -35,11 +35,11 @@ class NoBuild(keras.layers.Layer):
 
 
 class Lost(keras.layers.Layer):
-    """A layer whose config says nothing of its argument."""
+    """A layer whose argument no config can hold."""
 
-    def __init__(self, width, **kwargs):
+    def __init__(self, thing, **kwargs):
         super().__init__(**kwargs)
-        self.width = width
+        self.thing = thing
 
     def call(self, inputs):
         return inputs
@@ -160,7 +160,7 @@ def test_a_built_value_is_refused():
 
 
 @pytest.mark.parametrize(
-    "value", [Lost(3), layers.FeedForward(7, activation=lambda x: x)]
+    "value", [Lost(object()), layers.FeedForward(7, activation=lambda x: x)]
 )
 def test_a_value_without_a_config_is_refused(value):
     with pytest.raises(ValueError, match="`feed_forward` cannot be rebuilt.*register"):

@@ -1,5 +1,7 @@
 """The float32 twin of a mixed-precision model."""
 
+import warnings
+
 import keras
 
 _LOW = ("float16", "bfloat16", "mixed_float16", "mixed_bfloat16")
@@ -34,7 +36,10 @@ def is_low_precision(model):
     """
     if any(str(w.dtype) in _LOW for w in model.weights):
         return True
-    return any(_has_low(layer.get_config()) for layer in _layers(model))
+    return any(
+        _names_low("dtype", layer.compute_dtype) or _has_low(_config(layer))
+        for layer in _layers(model)
+    )
 
 
 def float32_model(model):
@@ -63,6 +68,12 @@ def float32_model(model):
 
 def _clone(layer):
     """Rebuild from the config: a model of plain layers layer by layer."""
+    if isinstance(layer, keras.Sequential):
+        given = layer.inputs[0]
+        dtype = "float32" if given.dtype in _LOW else given.dtype
+        inputs = keras.Input(batch_shape=given.shape, dtype=dtype, name=given.name)
+        parts = [_clone(part) for part in layer.layers]
+        return keras.Sequential([inputs, *parts], name=layer.name)
     config = layer.get_config()
     if isinstance(layer, keras.Model) and "layers" in config:
         return keras.models.clone_model(layer, clone_function=_clone)
@@ -79,6 +90,16 @@ def _raise_precision(config):
     if isinstance(config, (list, tuple)):
         return type(config)(_raise_precision(value) for value in config)
     return config
+
+
+def _config(layer):
+    """The config if there is one; what it warns of is for those who save it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return layer.get_config()
+        except NotImplementedError:
+            return {}
 
 
 def _has_low(config):

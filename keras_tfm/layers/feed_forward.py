@@ -5,7 +5,8 @@ Letters: B batch, T length, D width of `inputs`, F intermediate_dim.
 
 import keras
 
-from keras_tfm.layers.policies import owner_dtype, part_policy
+from keras_tfm.layers.parts import make_dense, make_dropout
+from keras_tfm.layers.policies import owner_dtype
 
 
 @keras.saving.register_keras_serializable(package="keras_tfm")
@@ -59,11 +60,10 @@ class FeedForward(keras.layers.Layer):
 
     def build(self, inputs_shape):
         *outer, hidden_dim = inputs_shape
-        self.up = _dense(self, "up", self.intermediate_dim)
-        self.up.build(inputs_shape)
-        self.down = _dense(self, "down", hidden_dim)
-        self.down.build((*outer, self.intermediate_dim))
-        self.drop = _dropout(self)
+        self.up = make_dense(self, "up", self.intermediate_dim, inputs_shape)
+        inner_shape = (*outer, self.intermediate_dim)
+        self.down = make_dense(self, "down", hidden_dim, inner_shape)
+        self.drop = make_dropout(self, "drop", self.dropout)
 
     def call(self, inputs, training=None):
         hidden = self.activation(self.up(inputs))  # (B, T, F)
@@ -128,13 +128,11 @@ class GatedFeedForward(keras.layers.Layer):
 
     def build(self, inputs_shape):
         *outer, hidden_dim = inputs_shape
-        self.gate = _dense(self, "gate", self.intermediate_dim)
-        self.gate.build(inputs_shape)
-        self.up = _dense(self, "up", self.intermediate_dim)
-        self.up.build(inputs_shape)
-        self.down = _dense(self, "down", hidden_dim)
-        self.down.build((*outer, self.intermediate_dim))
-        self.drop = _dropout(self)
+        self.gate = make_dense(self, "gate", self.intermediate_dim, inputs_shape)
+        self.up = make_dense(self, "up", self.intermediate_dim, inputs_shape)
+        inner_shape = (*outer, self.intermediate_dim)
+        self.down = make_dense(self, "down", hidden_dim, inner_shape)
+        self.drop = make_dropout(self, "drop", self.dropout)
 
     def call(self, inputs, training=None):
         hidden = self.activation(self.gate(inputs)) * self.up(inputs)  # (B, T, F)
@@ -150,23 +148,9 @@ class GatedFeedForward(keras.layers.Layer):
 
 def _check_positive(intermediate_dim):
     if intermediate_dim < 1:
-        raise ValueError(f"`intermediate_dim` must be positive, got {intermediate_dim}.")
-
-
-def _dense(owner, name, units):
-    return keras.layers.Dense(
-        units,
-        use_bias=owner.use_bias,
-        kernel_initializer=owner.kernel_initializer.clone(),
-        name=name,
-        dtype=part_policy(owner.dtype_policy, name),
-        trainable=owner.trainable,
-    )
-
-
-def _dropout(owner):
-    policy = part_policy(owner.dtype_policy, "drop")
-    return keras.layers.Dropout(owner.dropout, name="drop", dtype=policy)
+        raise ValueError(
+            f"`intermediate_dim` must be positive, got {intermediate_dim}."
+        )
 
 
 def _config(layer, parts):

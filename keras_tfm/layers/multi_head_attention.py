@@ -4,18 +4,25 @@ Letters: B batch, T query length, S key-value length, M cache length, D width of
 `inputs`, N query heads, K key-value heads, H size of a head.
 """
 
+import math
+
 import keras
 from keras import ops
 
 from keras_tfm.layers.dot_product_attention import scaled_dot_product_attention
+from keras_tfm.layers.heads import (
+    attention_spec,
+    check_heads,
+    check_width,
+    head_size,
+    join_heads,
+    split_heads,
+)
+from keras_tfm.layers.key_value_cache import check_built, empty_cache, extend_cache
 from keras_tfm.layers.masks import combine_masks
-from keras_tfm.layers.policies import owner_dtype, part_policy
+from keras_tfm.layers.parts import NORMS, make_dense, make_dropout, make_norm
+from keras_tfm.layers.policies import owner_dtype
 from keras_tfm.layers.values import deserialize_values, recreate, serialize_value
-
-NORMS = {
-    "layer": keras.layers.LayerNormalization,
-    "rms": keras.layers.RMSNormalization,
-}
 
 
 @keras.saving.register_keras_serializable(package="keras_tfm")
@@ -86,9 +93,13 @@ class MultiHeadAttention(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(autocast=False, **kwargs)
-        _check_heads(num_heads, num_key_value_heads)
+        check_heads(num_heads, num_key_value_heads)
+        if window is not None and window < 1:
+            raise ValueError(f"`window` must be at least 1, got {window}.")
         if qk_norm not in (None, *NORMS):
-            raise ValueError(f'`qk_norm` must be "rms", "layer" or None, got {qk_norm}.')
+            raise ValueError(
+                f'`qk_norm` must be "rms", "layer" or None, got {qk_norm}.'
+            )
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.num_key_value_heads = num_key_value_heads
@@ -105,56 +116,25 @@ class MultiHeadAttention(keras.layers.Layer):
     def build(self, inputs_shape, context_shape=None):
         *outer, hidden_dim = inputs_shape
         context_shape = inputs_shape if context_shape is None else context_shape
-        if self.key_dim is None and hidden_dim % self.num_heads:
-            raise ValueError(
-                f"`num_heads` must divide the width of `inputs`, got {self.num_heads} "
-                f"heads and width {hidden_dim}; or give `key_dim`."
-            )
-        self._head_dim = self.key_dim or hidden_dim // self.num_heads
+        key_dim = self.key_dim or head_size(self.num_heads, hidden_dim)
+        self._key_shape = self.num_key_value_heads or self.num_heads, key_dim
         self._widths = hidden_dim, context_shape[-1]
-        key_heads = self.num_key_value_heads or self.num_heads
-        self.query = self._projection("query", self.num_heads, inputs_shape)
-        self.key = self._projection("key", key_heads, context_shape)
-        self.value = self._projection("value", key_heads, context_shape)
-        self.output_projection = self._dense("output", hidden_dim)
-        self.output_projection.build((*outer, self.num_heads * self._head_dim))
-        self._build_parts(inputs_shape, context_shape, key_heads)
-
-    def _part(self, name):
-        policy = part_policy(self.dtype_policy, name)
-        return {"name": name, "dtype": policy, "trainable": self.trainable}
-
-    def _dense(self, name, units):
-        initializer = self.kernel_initializer.clone()
-        return keras.layers.Dense(
-            units,
-            use_bias=self.use_bias,
-            kernel_initializer=initializer,
-            **self._part(name),
-        )
-
-    def _projection(self, name, num_heads, shape):
-        layer = self._dense(name, num_heads * self._head_dim)
-        layer.build(shape)
-        return layer
-
-    def _build_parts(self, inputs_shape, context_shape, key_heads):
-        queries_shape = (*inputs_shape[:-1], self.num_heads, self._head_dim)
-        keys_shape = (*context_shape[:-1], key_heads, self._head_dim)
+        width, key_width = self.num_heads * key_dim, math.prod(self._key_shape)
+        self.query = make_dense(self, "query", width, inputs_shape)
+        self.key = make_dense(self, "key", key_width, context_shape)
+        self.value = make_dense(self, "value", key_width, context_shape)
+        self.output_projection = make_dense(self, "output", hidden_dim, (*outer, width))
+        heads_shape = (*outer, self.num_heads, key_dim)
         self.query_norm = self.key_norm = None
         if self.qk_norm is not None:
-            norm = NORMS[self.qk_norm]
-            self.query_norm = norm(epsilon=1e-6, **self._part("query_norm"))
-            self.query_norm.build(queries_shape)
-            self.key_norm = norm(epsilon=1e-6, **self._part("key_norm"))
-            self.key_norm.build(keys_shape)
+            norm = self.qk_norm, 1e-6, heads_shape
+            self.query_norm = make_norm(self, "query_norm", *norm)
+            self.key_norm = make_norm(self, "key_norm", *norm)
         if self.rotary is not None:
-            self.rotary.build(queries_shape)
+            self.rotary.build(heads_shape)
         if self.relative_bias is not None:
             self.relative_bias.build(inputs_shape, context_shape)
-        self.drop = keras.layers.Dropout(
-            self.attention_dropout, **self._part("attention_dropout")
-        )
+        self.drop = make_dropout(self, "attention_dropout", self.attention_dropout)
 
     def call(
         self,
@@ -171,15 +151,13 @@ class MultiHeadAttention(keras.layers.Layer):
         inputs_mask=None,
         context_mask=None,
     ):
+        query = self._queries(inputs, positions)
         if context is None:
             padding_mask = combine_masks(padding_mask, mask, inputs_mask)
-        else:
+            key, value = self._keys_values(inputs, positions)
+        else:  # its tokens stand at 0, 1, 2 ...
             padding_mask = combine_masks(padding_mask, context_mask)
-        query = self._queries(inputs, positions)
-        key, value = self._keys_values(
-            inputs if context is None else context,
-            self._key_positions(context, positions),
-        )
+            key, value = self._keys_values(context, None)
         return self._attend(
             (query, key, value),
             attention_bias=attention_bias,
@@ -201,14 +179,12 @@ class MultiHeadAttention(keras.layers.Layer):
 
         Returns: dict of two tensors (B, M, K, H), or (B, S, K, H) for cross-attention.
         """
-        self._check_built()
+        check_built(self)
         if context is not None:
             key, value = self._keys_values(context, None)
             return {"context_key": key, "context_value": value}
-        key_heads = self.num_key_value_heads or self.num_heads
-        shape = (batch_size, max_length, key_heads, self._head_dim)
-        empty = ops.zeros(shape, self.compute_dtype)
-        return {"key": empty, "value": empty}
+        shape = batch_size, max_length, *self._key_shape
+        return empty_cache(shape, self.compute_dtype)
 
     def call_with_cache(
         self,
@@ -231,38 +207,23 @@ class MultiHeadAttention(keras.layers.Layer):
 
         Returns: pair of float (B, T, D) and the cache with the new tokens.
         """
-        self._check_built()
-        if "context_key" in cache:
-            query = self._queries(inputs, positions)
-            triple = query, cache["context_key"], cache["context_value"]
-            return self._attend(triple, padding_mask=context_padding_mask), cache
-        length, max_length = inputs.shape[1], cache["key"].shape[1]
-        if None not in (length, max_length) and length > max_length:
-            raise ValueError(
-                f"`inputs` has {length} tokens, the cache holds {max_length}."
-            )
+        check_built(self)
         if self.rotary is not None and positions is None:
             positions = ops.arange(ops.shape(inputs)[1], dtype="int32") + cache_index
-        key, value = self._keys_values(inputs, positions)
-        start = (0, cache_index, 0, 0)
-        cache = {
-            "key": ops.slice_update(cache["key"], start, key),
-            "value": ops.slice_update(cache["value"], start, value),
-        }
-        outputs = self._attend(
-            (self._queries(inputs, positions), cache["key"], cache["value"]),
-            padding_mask=padding_mask,
-            use_causal_mask=True,
-            query_offset=cache_index,
-        )
+        query = self._queries(inputs, positions)
+        if "context_key" in cache:
+            key, value = cache["context_key"], cache["context_value"]
+            masks = {"padding_mask": context_padding_mask}
+        else:
+            key, value = self._keys_values(inputs, positions)
+            cache = extend_cache(cache, key, value, cache_index)
+            key, value = cache["key"], cache["value"]
+            masks = {"padding_mask": padding_mask, "use_causal_mask": True}
+        outputs = self._attend((query, key, value), query_offset=cache_index, **masks)
         return outputs, cache
 
-    def _check_built(self):
-        if not self.built:
-            raise ValueError(f"{self.name!r} must be built before it has a cache.")
-
     def _queries(self, inputs, positions):
-        self._check_width(inputs, self._widths[0], "inputs")
+        check_width(inputs, self._widths[0], "inputs")
         if positions is not None and self.rotary is None:
             raise ValueError("`positions` needs an attention with `rotary`.")
         query = self._heads(self.query, inputs)  # (B, T, N, H)
@@ -271,7 +232,7 @@ class MultiHeadAttention(keras.layers.Layer):
         return query if self.rotary is None else self.rotary(query, positions)
 
     def _keys_values(self, context, positions):
-        self._check_width(context, self._widths[1], "context")
+        check_width(context, self._widths[1], "context")
         key = self._heads(self.key, context)  # (B, S, K, H)
         value = self._heads(self.value, context)
         if self.key_norm is not None:
@@ -280,16 +241,9 @@ class MultiHeadAttention(keras.layers.Layer):
             key = self.rotary(key, positions)
         return key, value
 
-    def _key_positions(self, context, positions):
-        """Keys of a context stand at 0, 1, 2 ..., those of `inputs` where it does."""
-        return positions if context is None else None
-
     def _heads(self, projection, x):
         x = projection(ops.cast(x, self.compute_dtype))
-        batch, length, width = ops.shape(x)
-        return ops.reshape(
-            x, (batch, length, width // self._head_dim, self._head_dim)
-        )
+        return split_heads(x, self._key_shape[1])
 
     def _attend(
         self,
@@ -314,17 +268,8 @@ class MultiHeadAttention(keras.layers.Layer):
             return_attention_scores=True,
             **masks_and_dropout,
         )
-        batch, length, num_heads, head_dim = ops.shape(heads)
-        heads = ops.reshape(heads, (batch, length, num_heads * head_dim))
-        outputs = self.output_projection(heads)  # (B, T, D)
+        outputs = self.output_projection(join_heads(heads))  # (B, T, D)
         return (outputs, weights) if return_attention_scores else outputs
-
-    def _check_width(self, x, width, name):
-        if x.shape[-1] != width:
-            raise ValueError(
-                f"`{name}` must be {width} wide, as when the layer was built, got "
-                f"{x.shape[-1]}."
-            )
 
     def compute_output_shape(self, inputs_shape, context_shape=None):
         return inputs_shape
@@ -332,13 +277,7 @@ class MultiHeadAttention(keras.layers.Layer):
     def compute_output_spec(
         self, inputs, context=None, return_attention_scores=False, **_
     ):
-        outputs = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
-        if not return_attention_scores:
-            return outputs
-        batch, length, _ = inputs.shape
-        key_length = length if context is None else context.shape[1]
-        shape = (batch, self.num_heads, length, key_length)
-        return outputs, keras.KerasTensor(shape, dtype=self.compute_dtype)
+        return attention_spec(self, inputs, context, return_attention_scores)
 
     def get_config(self):
         parts = []
@@ -357,21 +296,9 @@ class MultiHeadAttention(keras.layers.Layer):
             "logit_soft_cap": self.logit_soft_cap,
             "use_bias": self.use_bias,
             "attention_dropout": self.attention_dropout,
-            "kernel_initializer": keras.initializers.serialize(
-                self.kernel_initializer
-            ),
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
         }
 
     @classmethod
     def from_config(cls, config):
         return cls(**deserialize_values(config, ("rotary", "relative_bias")))
-
-
-def _check_heads(num_heads, num_key_value_heads):
-    if num_heads < 1:
-        raise ValueError(f"`num_heads` must be positive, got {num_heads}.")
-    if num_key_value_heads and num_heads % num_key_value_heads:
-        raise ValueError(
-            f"`num_key_value_heads` must divide `num_heads`, got "
-            f"{num_key_value_heads} and {num_heads}."
-        )

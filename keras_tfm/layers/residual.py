@@ -7,13 +7,9 @@ import keras
 
 from keras_tfm.layers.drop_path import DropPath
 from keras_tfm.layers.layer_scale import LayerScale
-from keras_tfm.layers.policies import part_policy
+from keras_tfm.layers.parts import NORMS, make_dropout, make_norm, part_arguments
 from keras_tfm.layers.values import given, takes
 
-NORMS = {
-    "layer": keras.layers.LayerNormalization,
-    "rms": keras.layers.RMSNormalization,
-}
 NORM_POSITIONS = ("pre", "post", "sandwich")
 
 
@@ -26,7 +22,8 @@ def check_residual(norm_position, norm):
     """
     if norm_position not in NORM_POSITIONS:
         raise ValueError(
-            f'`norm_position` must be "pre", "post" or "sandwich", got {norm_position!r}.'
+            '`norm_position` must be "pre", "post" or "sandwich", got '
+            f"{norm_position!r}."
         )
     if norm not in NORMS:
         raise ValueError(f'`norm` must be "layer" or "rms", got {norm!r}.')
@@ -47,9 +44,7 @@ def make_residual(block, name, shape):
         dropout=block.dropout,
         drop_path=block.drop_path,
         layer_scale=block.layer_scale,
-        name=f"{name}_residual",
-        dtype=part_policy(block.dtype_policy, f"{name}_residual"),
-        trainable=block.trainable,
+        **part_arguments(block, f"{name}_residual"),
     )
     residual.build(shape)
     return residual
@@ -104,26 +99,20 @@ class Residual(keras.layers.Layer):
         self.layer_scale = layer_scale
         self.supports_masking = True
 
-    def _part(self, name):
-        policy = part_policy(self.dtype_policy, name)
-        return {"name": name, "dtype": policy, "trainable": self.trainable}
-
-    def _norm(self, name, shape):
-        norm = NORMS[self.norm](epsilon=self.norm_epsilon, **self._part(name))
-        norm.build(shape)
-        return norm
-
     def build(self, inputs_shape):
-        before = self.norm_position != "post"
-        after = self.norm_position != "pre"
-        self.norm_before = self._norm("norm_before", inputs_shape) if before else None
-        self.norm_after = self._norm("norm_after", inputs_shape) if after else None
+        norm = self.norm, self.norm_epsilon, inputs_shape
+        self.norm_before = self.norm_after = None
+        if self.norm_position != "post":
+            self.norm_before = make_norm(self, "norm_before", *norm)
+        if self.norm_position != "pre":
+            self.norm_after = make_norm(self, "norm_after", *norm)
         self.scale = None
         if self.layer_scale is not None:
-            self.scale = LayerScale(self.layer_scale, **self._part("layer_scale"))
+            scale = part_arguments(self, "layer_scale")
+            self.scale = LayerScale(self.layer_scale, **scale)
             self.scale.build(inputs_shape)
-        self.drop = keras.layers.Dropout(self.dropout, **self._part("drop"))
-        self.skip = DropPath(self.drop_path, **self._part("drop_path"))
+        self.drop = make_dropout(self, "drop", self.dropout)
+        self.skip = DropPath(self.drop_path, **part_arguments(self, "drop_path"))
         self.skip.build(inputs_shape)
 
     def enter(self, inputs):

@@ -6,6 +6,7 @@ Letters: B batch, T length, S source length, M cache length, N heads, D width.
 import keras
 from keras import ops
 
+from keras_tfm.layers.key_value_cache import check_built
 from keras_tfm.layers.masks import combine_masks
 from keras_tfm.layers.policies import owner_dtype
 from keras_tfm.layers.residual import check_residual, make_residual
@@ -142,9 +143,7 @@ class TransformerDecoderBlock(keras.layers.Layer):
             positions=positions,
             use_causal_mask=use_causal_mask,
         )
-        branch = self.attention(
-            self.attention_residual.enter(x), **arguments, **wanted
-        )
+        branch = self.attention(self.attention_residual.enter(x), **arguments, **wanted)
         branch, scores = branch if return_attention_scores else (branch, None)
         x = self.attention_residual.leave(x, branch, training=training)
         scores = {"attention": scores}
@@ -181,6 +180,7 @@ class TransformerDecoderBlock(keras.layers.Layer):
 
         Returns: dict of caches, "attention" and perhaps "cross_attention".
         """
+        check_built(self)
         self._check_context(context)
         cache = {"attention": self.attention.init_cache(batch_size, max_length)}
         if self.cross_attention is not None:
@@ -210,6 +210,7 @@ class TransformerDecoderBlock(keras.layers.Layer):
 
         Returns: pair of float (B, T, D) and the new cache.
         """
+        check_built(self)
         x = ops.cast(inputs, self.compute_dtype)
         branch, attention_cache = self.attention.call_with_cache(
             self.attention_residual.enter(x),

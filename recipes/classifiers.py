@@ -1,0 +1,161 @@
+"""What the recipes that sort things into classes share.
+
+Letters: B batch, T length, C num_classes.
+"""
+
+import keras
+import numpy as np
+
+from keras_tfm import data, training
+
+
+def choose(count, config):
+    """Choose the training examples: all, or `config.examples` at random.
+
+    Args:
+        count: int, how many there are.
+        config: a `Config`.
+
+    Returns: int array of their numbers.
+    """
+    if not 0 < config.examples < count:
+        return np.arange(count)
+    return np.random.default_rng(config.seed).permutation(count)[: config.examples]
+
+
+def compile_classifier(model, config, steps, one_hot=False):
+    """Compile with AdamW, a warm-up over a tenth of all steps, then half a cosine.
+
+    Args:
+        model: `keras.Model` with logits (B, C).
+        config: a `Config` with `weight_decay` and `label_smoothing`.
+        steps: int, batches an epoch.
+        one_hot: bool, labels are float (B, C), of mixed images, and not int (B,).
+    """
+    total = steps * config.epochs
+    schedule = training.cosine_warmup(config.learning_rate, total // 10, total)
+    optimizer = keras.optimizers.AdamW(
+        schedule, weight_decay=config.weight_decay, clipnorm=1.0
+    )
+    loss, metric = training.SmoothedCrossentropy, training.MaskedAccuracy()
+    if one_hot:
+        loss = keras.losses.CategoricalCrossentropy
+        metric = keras.metrics.CategoricalAccuracy(name="accuracy")
+    model.compile(
+        training.exclude_norms_and_biases(optimizer, model),
+        loss(from_logits=True, label_smoothing=config.label_smoothing),
+        metrics=[metric],
+        jit_compile=config.jit_compile,
+    )
+
+
+def evaluate(model, dataset, split, train_labels, labels):
+    """Measure a classifier and the baseline, the most frequent class of the training.
+
+    Args:
+        model: a compiled `keras.Model`.
+        dataset: `tf.data.Dataset` to measure on.
+        split: str, what the numbers' names begin with.
+        train_labels: int (n,).
+        labels: int (m,), those of `dataset`.
+
+    Returns: dict of float.
+    """
+    results = model.evaluate(dataset, return_dict=True)
+    return {
+        f"{split}_accuracy": results["accuracy"],
+        f"{split}_loss": results["loss"],
+        "baseline_majority_class": data.majority_baseline(train_labels, labels),
+    }
+
+
+def show(model, inputs, truth, class_names, titles):
+    """Print a few predictions for a person to read.
+
+    Args:
+        model: `keras.Model` with logits (B, C).
+        inputs: its inputs, B rows.
+        truth: int (B,).
+        class_names: list of str.
+        titles: list of B str, what each row shows.
+    """
+    logits = model.predict_on_batch(inputs)
+    probabilities = keras.ops.convert_to_numpy(keras.ops.softmax(logits))
+    for title, label, row in zip(titles, truth, probabilities):
+        best = int(row.argmax())
+        verdict = "right" if best == label else f"it is {class_names[label]}"
+        print(f"  {title}\n    {class_names[best]} ({row[best]:.0%} sure), {verdict}")
+
+
+def name_classes(class_names):
+    """Make the end of an exported classifier: logits to a label and probabilities.
+
+    Args:
+        class_names: list of str.
+
+    Returns: function for `to_saved_model(postprocess=...)`.
+    """
+    import tensorflow as tf
+
+    names = tf.constant(class_names)
+
+    def postprocess(logits):
+        label = tf.gather(names, tf.argmax(logits, axis=-1))  # (B,)
+        return {"label": label, "probabilities": tf.nn.softmax(logits)}
+
+    return postprocess
+
+
+def text_reader(tokenizer, max_length):
+    """Make the start of an exported classifier: strings to the inputs of a `Bert`.
+
+    Args:
+        tokenizer: one with a start and an end token, of TensorFlow operations.
+        max_length: int, longest row; longer texts are cut.
+
+    Returns: function for `to_saved_model(preprocess=...)`, the same numbers as
+        `data.classification_dataset`.
+    """
+    import tensorflow as tf
+
+    ids = data.special_ids(tokenizer)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], "string")])
+    def preprocess(texts):
+        rows = tokenizer.tokenize(texts)[:, : max_length - 2]
+        column = tf.zeros_like(texts, "int32")[:, tf.newaxis]  # (B, 1)
+        token_ids = tf.concat(
+            [column + ids["start"], rows.to_tensor(ids["pad"]), column + ids["pad"]], 1
+        )  # (B, T)
+        place = tf.range(tf.shape(token_ids)[1])  # (T,)
+        last = tf.cast(rows.row_lengths(), "int32")[:, tf.newaxis] + 1  # (B, 1)
+        return {
+            "token_ids": tf.where(place == last, ids["end"], token_ids),
+            "segment_ids": tf.zeros_like(token_ids),
+            "padding_mask": place <= last,
+        }
+
+    return preprocess
+
+
+def word_dropper(tokenizer, rate, seed=0):
+    """Make a `map` function that hides some words, others in each pass.
+
+    Args:
+        tokenizer: one with a mask token, after which the words begin.
+        rate: float in [0, 1).
+        seed: int.
+
+    Returns: function of (features, labels) that replaces ids by the mask's.
+    """
+    import tensorflow as tf
+
+    mask_id = data.special_ids(tokenizer)["mask"]
+
+    def drop(features, labels):
+        token_ids = features["token_ids"]
+        hidden = tf.random.uniform(tf.shape(token_ids), seed=seed) < rate
+        hidden &= token_ids > mask_id
+        return {**features, "token_ids": tf.where(hidden, mask_id, token_ids)}, labels
+
+    return drop
