@@ -72,7 +72,7 @@ def own_methods(cls):
     for name, raw in vars(cls).items():
         method = raw.__func__ if isinstance(raw, (classmethod, staticmethod)) else raw
         if inspect.isfunction(method) and not name.startswith("_"):
-            if name not in KERAS_HOOKS:
+            if not {name, method.__name__} & KERAS_HOOKS:  # `tokenize = call` too
                 yield name, method
 
 

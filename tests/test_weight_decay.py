@@ -100,7 +100,7 @@ def test_inside_other_optimizers():
         keras.optimizers.AdamW(RATE, weight_decay=DECAY)
     )
     assert exclude_norms_and_biases(scaled, model) is scaled
-    moved = steps_with_zero_gradients(model, scaled)
+    moved = steps_with_zero_gradients(model, scaled.inner_optimizer)
     assert not moved["pooler/bias"].any() and moved["pooler/kernel"].all()
 
 

@@ -29,8 +29,9 @@ def to_litert(
 
     The file has one signature, "serving_default", with the names that
     `to_saved_model` gives. Sizes that the model leaves free stay free, so one
-    file serves every batch and length; with `batch_size` and `length` all shapes
-    are fixed, which lets the runtime's XNNPACK kernels take the whole graph.
+    file serves every batch and length. With `batch_size` and `length` all shapes
+    are fixed: the runtime's XNNPACK kernels then take the graph in large pieces (an
+    image model whole) rather than between the computations of shapes.
 
     A model in mixed precision is converted through its float32 twin.
 

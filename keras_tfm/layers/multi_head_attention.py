@@ -4,8 +4,6 @@ Letters: B batch, T query length, S key-value length, M cache length, D width of
 `inputs`, N query heads, K key-value heads, H size of a head.
 """
 
-import math
-
 import keras
 from keras import ops
 
@@ -97,9 +95,7 @@ class MultiHeadAttention(keras.layers.Layer):
         if window is not None and window < 1:
             raise ValueError(f"`window` must be at least 1, got {window}.")
         if qk_norm not in (None, *NORMS):
-            raise ValueError(
-                f'`qk_norm` must be "rms", "layer" or None, got {qk_norm}.'
-            )
+            raise ValueError(f'`qk_norm` must be "rms" or "layer", got {qk_norm!r}.')
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.num_key_value_heads = num_key_value_heads
@@ -119,7 +115,7 @@ class MultiHeadAttention(keras.layers.Layer):
         key_dim = self.key_dim or head_size(self.num_heads, hidden_dim)
         self._key_shape = self.num_key_value_heads or self.num_heads, key_dim
         self._widths = hidden_dim, context_shape[-1]
-        width, key_width = self.num_heads * key_dim, math.prod(self._key_shape)
+        width, key_width = self.num_heads * key_dim, self._key_shape[0] * key_dim
         self.query = make_dense(self, "query", width, inputs_shape)
         self.key = make_dense(self, "key", key_width, context_shape)
         self.value = make_dense(self, "value", key_width, context_shape)
@@ -183,8 +179,9 @@ class MultiHeadAttention(keras.layers.Layer):
         if context is not None:
             key, value = self._keys_values(context, None)
             return {"context_key": key, "context_value": value}
-        shape = batch_size, max_length, *self._key_shape
-        return empty_cache(shape, self.compute_dtype)
+        return empty_cache(
+            (batch_size, max_length, *self._key_shape), self.compute_dtype
+        )
 
     def call_with_cache(
         self,

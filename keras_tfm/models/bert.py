@@ -161,12 +161,20 @@ class Bert(keras.Model):
         self._values = tools.blocks_config(activation, attention, feed_forward)
 
     def call(self, inputs, training=None, mask=None):
-        inputs = tools.complete(inputs, OPTIONAL, self.max_sequence_length)
-        return super().call(inputs, training=training, mask=mask)
+        return super().call(self.complete(inputs), training=training, mask=mask)
 
     def compute_output_spec(self, inputs, training=None, mask=None):
-        inputs = tools.complete(inputs, OPTIONAL, self.max_sequence_length)
-        return super().compute_output_spec(inputs)
+        return super().compute_output_spec(self.complete(inputs))
+
+    def complete(self, inputs):
+        """All inputs: token ids alone or a dict, with the missing keys filled in.
+
+        Args:
+            inputs: see the call arguments.
+
+        Returns: dict with every key.
+        """
+        return tools.complete(inputs, OPTIONAL, self.max_sequence_length)
 
     def get_config(self):
         return {

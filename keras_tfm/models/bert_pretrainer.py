@@ -7,7 +7,6 @@ import keras
 
 from keras_tfm.layers.policies import part_policy
 from keras_tfm.models import inputs as tools
-from keras_tfm.models.bert import OPTIONAL
 
 
 @keras.saving.register_keras_serializable(package="keras_tfm")
@@ -95,10 +94,7 @@ class BertPretrainer(keras.Model):
         )
 
         # Graph
-        inputs = {
-            name: keras.Input(x.shape[1:], dtype=x.dtype, name=name)
-            for name, x in backbone.input.items()
-        }
+        inputs = tools.inputs_like(backbone)
         features = backbone(inputs)
         tokens = norm(transform(features["sequence_output"]))  # (B, T, D)
         outputs = {
@@ -110,12 +106,11 @@ class BertPretrainer(keras.Model):
         self.backbone = backbone
 
     def call(self, inputs, training=None, mask=None):
-        inputs = tools.complete(inputs, OPTIONAL, self.backbone.max_sequence_length)
+        inputs = self.backbone.complete(inputs)
         return super().call(inputs, training=training, mask=mask)
 
     def compute_output_spec(self, inputs, training=None, mask=None):
-        inputs = tools.complete(inputs, OPTIONAL, self.backbone.max_sequence_length)
-        return super().compute_output_spec(inputs)
+        return super().compute_output_spec(self.backbone.complete(inputs))
 
     def get_config(self):
         return {

@@ -32,17 +32,85 @@ def classifier(backbone, num_classes, dropout=0.0, name=None):
         >>> tuple(model(keras.ops.zeros((2, 8, 8, 3))).shape)
         (2, 10)
     """
-    if num_classes < 2:
-        raise ValueError(f"`num_classes` must be at least 2, got {num_classes}.")
-    inputs = keras.tree.map_structure(
-        lambda x: keras.Input(x.shape[1:], dtype=x.dtype, name=x.name), backbone.input
-    )
-    x = backbone(inputs)["pooled_output"]
-    x = keras.layers.Dropout(dropout, name="classifier_dropout")(x)
-    logits = keras.layers.Dense(
+    return Classifier(backbone, num_classes, dropout=dropout, name=name)
+
+
+@keras.saving.register_keras_serializable(package="keras_tfm")
+class Classifier(keras.Model):
+    """What `classifier` returns: a backbone, dropout and a linear layer.
+
+    A functional model of its own class, so that keys which the backbone can do
+    without may be missing here too.
+
+    Args:
+        backbone: see `classifier`; trained further as it is, not copied.
+        num_classes: int C.
+        dropout: float in [0, 1), before the linear layer.
+        dtype: dtype policy; the backbone's unless given. Logits are float32.
+        **kwargs: `name`, `trainable`.
+
+    Call arguments:
+        inputs: what the backbone takes.
+        training: bool.
+
+    Returns: float32 (B, C), logits.
+
+    Raises:
+        ValueError: if `num_classes` is below 2.
+    """
+
+    def __init__(
+        self,
+        backbone,
         num_classes,
-        kernel_initializer=tools.initializer(),
-        name="logits",
-        dtype="float32",
-    )(x)
-    return keras.Model(inputs, logits, name=name)
+        dropout=0.0,
+        dtype=None,
+        trainable=True,
+        **kwargs,
+    ):
+        if num_classes < 2:
+            raise ValueError(f"`num_classes` must be at least 2, got {num_classes}.")
+        policy = backbone.dtype_policy if dtype is None else dtype
+        policy = keras.dtype_policies.get(policy)
+
+        # Layers
+        drop = keras.layers.Dropout(dropout, name="classifier_dropout")
+        logits = keras.layers.Dense(
+            num_classes,
+            kernel_initializer=tools.initializer(),
+            name="logits",
+            dtype=tools.head_dtype(policy, "logits"),
+        )
+
+        # Graph
+        inputs = tools.inputs_like(backbone)
+        x = backbone(inputs)["pooled_output"]  # (B, D)
+        super().__init__(inputs, logits(drop(x)), **kwargs)
+        tools.settle(self, policy, trainable)
+
+        # Config
+        self.backbone = backbone
+        self.num_classes = num_classes
+        self.dropout = dropout
+
+    def call(self, inputs, training=None, mask=None):
+        inputs = tools.complete_for(self.backbone, inputs)
+        return super().call(inputs, training=training, mask=mask)
+
+    def compute_output_spec(self, inputs, training=None, mask=None):
+        return super().compute_output_spec(tools.complete_for(self.backbone, inputs))
+
+    def get_config(self):
+        return {
+            **tools.base_config(self),
+            "backbone": keras.saving.serialize_keras_object(self.backbone),
+            "num_classes": self.num_classes,
+            "dropout": self.dropout,
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        backbone = keras.saving.deserialize_keras_object(
+            config["backbone"], custom_objects=custom_objects
+        )
+        return cls(**{**config, "backbone": backbone})

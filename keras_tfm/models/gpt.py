@@ -162,13 +162,19 @@ class GPT(keras.Model):
         self._values = tools.blocks_config(activation, attention, feed_forward)
 
     def call(self, inputs, training=None, mask=None):
-        inputs = self._complete(inputs)
-        return super().call(inputs, training=training, mask=mask)
+        return super().call(self.complete(inputs), training=training, mask=mask)
 
     def compute_output_spec(self, inputs, training=None, mask=None):
-        return super().compute_output_spec(self._complete(inputs))
+        return super().compute_output_spec(self.complete(inputs))
 
-    def _complete(self, inputs):
+    def complete(self, inputs):
+        """All inputs: token ids alone or a dict, with the missing keys filled in.
+
+        Args:
+            inputs: see the call arguments.
+
+        Returns: dict with both keys.
+        """
         return tools.complete(inputs, OPTIONAL, self._limit())
 
     def _limit(self):

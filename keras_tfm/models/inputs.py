@@ -33,6 +33,24 @@ def complete(inputs, optional, max_length=None):
     return {**made, **given}
 
 
+def complete_for(backbone, inputs):
+    """`inputs` as the backbone completes them, if it does.
+
+    Args:
+        backbone: a model, perhaps with a method `complete`.
+        inputs: what the model around it was given.
+    """
+    complete_inputs = getattr(backbone, "complete", None)
+    return inputs if complete_inputs is None else complete_inputs(inputs)
+
+
+def inputs_like(model):
+    """New symbolic inputs with the names, shapes and dtypes of a model's."""
+    return keras.tree.map_structure(
+        lambda x: keras.Input(x.shape[1:], dtype=x.dtype, name=x.name), model.input
+    )
+
+
 def check_length(token_ids, max_length, name):
     """Refuse ids whose length is known to exceed what the model was made for."""
     length = token_ids.shape[1]

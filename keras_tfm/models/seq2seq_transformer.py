@@ -92,7 +92,9 @@ class Seq2SeqTransformer(keras.Model):
             return {"name": name, "dtype": part_policy(policy, name)}
 
         # Layers
-        token_embedding = _embedding(vocabulary_size, hidden_dim, part("token_embedding"))
+        token_embedding = _embedding(
+            vocabulary_size, hidden_dim, part("token_embedding")
+        )
         target_embedding = token_embedding
         if target_vocabulary_size is not None:
             target_embedding = _embedding(
@@ -135,7 +137,10 @@ class Seq2SeqTransformer(keras.Model):
         # Graph
         source = keras.Input((None,), dtype="int32", name="source_token_ids")
         target = keras.Input((None,), dtype="int32", name="target_token_ids")
-        self_mask, context_mask = layers.padding_mask(target), layers.padding_mask(source)
+        self_mask, context_mask = (
+            layers.padding_mask(target),
+            layers.padding_mask(source),
+        )
         scale = math.sqrt(hidden_dim)
         x = drop(position_encoding(token_embedding(source) * scale))  # (B, S, D)
         for layer in encoder_blocks:
