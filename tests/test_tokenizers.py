@@ -66,7 +66,7 @@ def test_ids_are_in_the_vocabulary(tokenizer):
 def test_round_trip(kind, tokenizer):
     expected = TEXTS
     if kind == "wordpiece":  # lowercased, spaces around punctuation
-        expected = [t.lower().replace(" ", "") for t in TEXTS]
+        expected = [t.casefold().replace(" ", "") for t in TEXTS]
     texts = decode(tokenizer, encode(tokenizer, TEXTS))
     if kind == "wordpiece":
         texts = [t.replace(" ", "") for t in texts]
@@ -93,13 +93,15 @@ def test_unknown_characters(kind, tokenizer):
     assert (unknown in row) == (kind not in ("byte", "byte_pair"))
 
 
-def test_graph_gives_the_same_ids(tokenizer):  # FAULTS O49
+def test_graph_gives_the_same_ids(kind):  # FAULTS O49
     import tensorflow as tf
 
+    tokenizer = MAKERS[kind]()  # after the seed: setting one clears TensorFlow's caches
     texts = [*TEXTS[:4], "", " ", "('spam' 1234567) fox's", "ΩΩ"]
     graph = tf.function(tokenizer, input_signature=[tf.TensorSpec([None], "string")])
     rows = graph(tf.constant(texts)).to_list()
     assert rows == [row.tolist() for row in encode(tokenizer, texts)]
+    assert graph(tf.constant([""])).to_list() == [[]]
     assert graph(tf.constant([], "string")).to_list() == []
 
 

@@ -9,6 +9,7 @@ from keras_tfm.data.batches import (
     gather_dataset,
     pad_rows,
 )
+from keras_tfm.data.byte_tokenizer import byte_tokenizer
 from keras_tfm.data.characters import CharacterTokenizer, train_characters
 from keras_tfm.data.digits import load_digits
 from keras_tfm.data.errors import DataError
@@ -52,7 +53,6 @@ from keras_tfm.data.tfds_sets import (
 )
 from keras_tfm.data.tokenizer_files import load_tokenizer, save_tokenizer
 from keras_tfm.data.tokenizers import (
-    byte_tokenizer,
     decode,
     encode,
     special_ids,

@@ -4,6 +4,7 @@ import base64
 import json
 
 from keras_tfm.data import tokenizers
+from keras_tfm.data.byte_tokenizer import byte_tokenizer
 from keras_tfm.data.characters import CharacterTokenizer
 from keras_tfm.data.errors import DataError
 
@@ -36,7 +37,7 @@ def save_tokenizer(tokenizer, path):
     elif kind is hub.SentencePieceTokenizer:
         proto = base64.b64encode(tokenizer.proto).decode("ascii")
         state = {"kind": "sentencepiece", "proto": proto}
-    elif kind is hub.ByteTokenizer:
+    elif issubclass(kind, hub.ByteTokenizer):
         state = {"kind": "byte"}
     elif kind is CharacterTokenizer:
         state = {"kind": "character", "vocabulary": tokenizer.get_vocabulary()}
@@ -72,7 +73,7 @@ def load_tokenizer(path):
             "sentencepiece": lambda s: tokenizers.make_sentencepiece(
                 base64.b64decode(s["proto"])
             ),
-            "byte": lambda s: tokenizers.byte_tokenizer(),
+            "byte": lambda s: byte_tokenizer(),
             "character": lambda s: CharacterTokenizer(s["vocabulary"]),
         }
         return makers[state["kind"]](state)

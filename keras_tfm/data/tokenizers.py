@@ -6,6 +6,7 @@ padding. Special tokens never come out of a text, only out of their ids.
 Letters: V vocabulary_size.
 """
 
+import functools
 import io
 import json
 
@@ -44,17 +45,22 @@ def train_wordpiece(texts, vocabulary_size, lowercase=True):
     from tokenizers import models, normalizers, pre_tokenizers, trainers
 
     _check_size(vocabulary_size, len(WORDPIECE_SPECIALS))
+    texts = _not_empty(texts)
+    if lowercase:  # as keras_hub does: "\u00df" becomes "ss"
+        texts = [text.casefold() for text in texts]
     trained = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
     trained.normalizer = normalizers.BertNormalizer(
-        lowercase=lowercase, strip_accents=False
+        lowercase=False, strip_accents=False
     )
     trained.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    # Named beforehand and in order, else their ids change from run to run.
+    suffixes = ["##" + c for c in _continuing_characters(texts, trained)]
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocabulary_size,
-        special_tokens=WORDPIECE_SPECIALS,
+        special_tokens=WORDPIECE_SPECIALS + suffixes,
         show_progress=False,
     )
-    trained.train_from_iterator(_not_empty(texts), trainer)
+    trained.train_from_iterator(texts, trainer)
     ids = trained.get_vocab()
     return make_wordpiece(sorted(ids, key=ids.get), lowercase)
 
@@ -141,17 +147,6 @@ def train_sentencepiece(
     return make_sentencepiece(proto.getvalue())
 
 
-def byte_tokenizer():
-    """Make the tokenizer that needs no training: one token a byte, V = 256.
-
-    Returns: `keras_hub.tokenizers.ByteTokenizer`; id 0, a byte that no text holds, is
-        padding.
-    """
-    import keras_hub
-
-    return keras_hub.tokenizers.ByteTokenizer(lowercase=False)
-
-
 def special_ids(tokenizer):
     """Look up the special tokens of any tokenizer made here.
 
@@ -194,11 +189,7 @@ def encode(tokenizer, texts):
     )
     if not isinstance(tokenizer, graph_kinds):
         return [np.array(row, "int32") for row in tokenizer(texts)]
-    # The graph gives the ids that an exported tokenizer gives (keras_hub's Python path
-    # splits "('s" and long numbers otherwise), and WordPiece is 20 times as fast.
-    tokenize = tf.function(
-        tokenizer.tokenize, input_signature=[tf.TensorSpec([None], "string")]
-    )
+    tokenize = _graph(tokenizer)
     rows = []
     for at in range(0, len(texts), 4096):
         ragged = tokenize(tf.constant(texts[at : at + 4096]))
@@ -250,6 +241,33 @@ def make_sentencepiece(proto):
     import keras_hub
 
     return keras_hub.tokenizers.SentencePieceTokenizer(proto)
+
+
+@functools.lru_cache(maxsize=8)
+def _graph(tokenizer):
+    """Trace a tokenizer once.
+
+    Its graph gives the ids that an exported tokenizer gives (keras_hub's Python path
+    splits "('s" and long numbers otherwise), and WordPiece is 20 times as fast.
+    """
+    import tensorflow as tf
+
+    return tf.function(
+        tokenizer.tokenize, input_signature=[tf.TensorSpec([None], "string")]
+    )
+
+
+def _continuing_characters(texts, trained):
+    """Sort the characters that follow another one within a word."""
+    pairs = set()
+    for text in texts:
+        pairs.update(zip(text, text[1:]))
+    found = set()
+    for pair in pairs:
+        normal = trained.normalizer.normalize_str("".join(pair))
+        words = [word for word, _ in trained.pre_tokenizer.pre_tokenize_str(normal)]
+        found.update(*(word[1:] for word in words))
+    return sorted(found)
 
 
 def _check_size(vocabulary_size, least):

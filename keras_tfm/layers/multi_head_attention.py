@@ -70,9 +70,8 @@ class MultiHeadAttention(keras.layers.Layer):
         (2, 7, 16)
 
     References:
-        Vaswani et al. 2017, sec. 3.2.2, arXiv:1706.03762; grouped heads: Ainslie et
-        al. 2023, arXiv:2305.13245; query-key norm: Henry et al. 2020,
-        arXiv:2010.04245.
+        Vaswani et al. 2017, sec. 3.2.2, arXiv:1706.03762; Ainslie et al. 2023 (grouped
+        heads), arXiv:2305.13245; Henry et al. 2020 (query-key norm), arXiv:2010.04245.
     """
 
     def __init__(

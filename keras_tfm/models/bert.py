@@ -57,8 +57,10 @@ class Bert(keras.Model):
         ...     intermediate_dim=32,
         ... )
         >>> outputs = model(keras.ops.ones((2, 7), "int32"))
-        >>> tuple(outputs["sequence_output"].shape), tuple(outputs["pooled_output"].shape)
-        ((2, 7, 8), (2, 8))
+        >>> tuple(outputs["sequence_output"].shape)
+        (2, 7, 8)
+        >>> tuple(outputs["pooled_output"].shape)
+        (2, 8)
 
     References: Devlin et al. 2018, arXiv:1810.04805.
     """
@@ -145,6 +147,7 @@ class Bert(keras.Model):
         }
         super().__init__(inputs, outputs, **kwargs)
         tools.settle(self, policy, trainable)
+        self.input_spec = None  # `call` checks
 
         # Config
         self.token_embedding = token_embedding

@@ -103,6 +103,7 @@ class BertPretrainer(keras.Model):
         }
         super().__init__(inputs, outputs, **kwargs)
         tools.settle(self, policy, trainable)
+        self.input_spec = None  # `call` checks
         self.backbone = backbone
 
     def call(self, inputs, training=None, mask=None):

@@ -87,6 +87,7 @@ class Classifier(keras.Model):
         x = backbone(inputs)["pooled_output"]  # (B, D)
         super().__init__(inputs, logits(drop(x)), **kwargs)
         tools.settle(self, policy, trainable)
+        self.input_spec = backbone.input_spec
 
         # Config
         self.backbone = backbone

@@ -145,6 +145,7 @@ class GPT(keras.Model):
             {"token_ids": token_ids, "padding_mask": padding_mask}, outputs, **kwargs
         )
         tools.settle(self, policy, trainable)
+        self.input_spec = None  # `call` checks
 
         # Config
         self.token_embedding, self.position_embedding = token_embedding, position_layer

@@ -165,7 +165,6 @@ def settle(model, policy, trainable):
         trainable: bool, for all layers, which are tracked only now.
     """
     model.dtype_policy = policy
-    model.input_spec = None
     if not trainable:
         model.trainable = False
 

@@ -162,6 +162,7 @@ class Seq2SeqTransformer(keras.Model):
         inputs = {"source_token_ids": source, "target_token_ids": target}
         super().__init__(inputs, outputs, **kwargs)
         tools.settle(self, policy, trainable)
+        self.input_spec = None  # `call` checks
 
         # Config
         self.token_embedding = token_embedding
