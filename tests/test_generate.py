@@ -188,3 +188,10 @@ def test_bad_input_is_one_clear_line():
 
 def test_public_names():
     assert keras_tfm.generation.Greedy is Greedy
+
+
+def test_another_seed_needs_no_other_loop():
+    model = learned()
+    for seed in (1, 2):
+        generate(model, [[5, 3]], 4, Sample(temperature=1.5, seed=seed))
+    assert len(vars(model)["_keras_tfm_generators"]) == 1

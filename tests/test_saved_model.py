@@ -148,7 +148,8 @@ def test_a_failure_leaves_nothing_and_keeps_the_old(tmp_path, monkeypatch):
 
         with open(os.path.join(path, "saved_model.pb"), "wb") as file:
             file.write(b"half")
-        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+        reason = f"{path}/saved_model.pb; No space left on device"
+        raise tf.errors.ResourceExhaustedError(None, None, reason)
 
     monkeypatch.setattr(type(keras.export.ExportArchive()), "write_out", full_disk)
     for path in (folder, tmp_path / "other"):

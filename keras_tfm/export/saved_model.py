@@ -3,6 +3,7 @@
 Letters: B batch, T length.
 """
 
+import errno
 import pathlib
 import warnings
 
@@ -86,7 +87,9 @@ def write_archive(archive, path):
         try:
             archive.write_out(str(folder), verbose=False)
         except tf.errors.OpError as error:
-            raise OSError(None, str(error.message).splitlines()[0]) from error
+            full = isinstance(error, tf.errors.ResourceExhaustedError)
+            reason = str(error.message).splitlines()[0].rsplit("; ", 1)[-1]
+            raise OSError(errno.ENOSPC if full else errno.EIO, reason) from error
         except AssertionError as error:  # "Tried to export ... untracked resource"
             raise ValueError(
                 "`preprocess` and `postprocess` must hold their tables where they can "

@@ -72,7 +72,7 @@ class Sample:
     top_k: int | None = None
     top_p: float | None = None
     min_p: float | None = None
-    seed: int = 0
+    seed: int = dataclasses.field(default=0, compare=False)  # compiled code has none
 
     def __post_init__(self):
         if self.temperature < 0:

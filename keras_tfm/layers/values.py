@@ -59,6 +59,8 @@ def recreate(value, name, owner):
 
 def build_value(value, *shapes):
     """Build a part; one without a `build` of its own is called on a symbol."""
+    if isinstance(value, keras.Model) and value.built:  # it has inputs of its own
+        return
     if type(value).build is keras.layers.Layer.build:
         value(keras.KerasTensor(shapes[0], dtype=value.compute_dtype))
     else:
