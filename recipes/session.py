@@ -14,6 +14,7 @@ from recipes import flags
 
 BACKUP, HISTORY = "backup", "history.jsonl"
 SETTINGS, METRICS = "config.json", "metrics.json"
+WEIGHTS, PROGRESS = "latest.weights.h5", "training_metadata.json"  # Keras's names
 # Settings that may change when a stopped run goes on.
 FREE = {"resume", "output_dir", "data_dir", "epochs", "jit", "debug", "preset"}
 
@@ -96,12 +97,20 @@ def start(config):
 
 
 def epochs_done(folder):
-    """How many epochs a stopped run has behind it, 0 if there is none to go on with."""
-    try:
-        text = (pathlib.Path(folder) / BACKUP / "training_metadata.json").read_text()
-        return int(json.loads(text)["epoch"])
-    except (OSError, ValueError):
-        return 0
+    """Count the epochs that a stopped run has behind it.
+
+    Args:
+        folder: path of the results.
+
+    Returns: int, 0 if there is nothing to go on with.
+    """
+    for ending in ("", ".bkp"):
+        try:
+            path = pathlib.Path(folder) / BACKUP / f"{PROGRESS}{ending}"
+            return int(json.loads(path.read_text())["epoch"])
+        except (OSError, ValueError):
+            continue
+    return 0
 
 
 def fit(model, config, train, validation, callbacks=()):
@@ -118,9 +127,11 @@ def fit(model, config, train, validation, callbacks=()):
         number an epoch, those before a stop included.
     """
     folder = folder_of(config)
-    done = epochs_done(folder)
-    if done:
-        print(f"Going on after epoch {done} of {config.epochs}.")
+    if epochs_done(folder):
+        _mend_backup(model, folder / BACKUP)
+        print(f"Going on after epoch {epochs_done(folder)} of {config.epochs}.")
+    else:
+        shutil.rmtree(folder / BACKUP, ignore_errors=True)
     model.fit(
         train,
         validation_data=validation,
@@ -192,7 +203,24 @@ class EpochLog(keras.callbacks.Callback):
         record = {"epoch": epoch + 1, "seconds": seconds}
         record |= {name: float(value) for name, value in (logs or {}).items()}
         with open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+            line_end = "\n" if file.tell() else ""  # also behind a line cut short
+            file.write(line_end + json.dumps(record))
+
+
+def _mend_backup(model, backup):
+    """Take the backup before the last one if that was not written to its end."""
+    weights = backup / WEIGHTS
+    model.optimizer.build(model.trainable_variables)
+    try:
+        json.loads((backup / PROGRESS).read_text())
+        model.load_weights(weights)
+    except Exception as error:  # h5py and Keras raise many kinds for a cut file
+        if not (backup / f"{WEIGHTS}.bkp").exists():
+            raise ValueError(
+                f"{weights} cannot be read; --resume never starts over."
+            ) from error
+        for name in (WEIGHTS, PROGRESS):
+            (backup / f"{name}.bkp").replace(backup / name)
 
 
 def _clear(folder):
@@ -223,7 +251,7 @@ def _how_to_go_on(config):
     done = epochs_done(folder_of(config)) if config is not None else 0
     if not done:
         return "No epoch was complete; the same command starts again."
-    return f"{done} epochs are kept; the same command goes on after them."
+    return f"The same command goes on after epoch {done}."
 
 
 def _exit_code(error):

@@ -6,6 +6,7 @@ import pytest
 from keras import ops
 
 from keras_tfm import layers, models
+from keras_tfm.models import sizes
 from tests.battery import Case, check_exports, check_layer, label
 from tests.laws import assert_near, differs, normal, randomize, to_numpy, token_ids
 from tests.reader import Reader
@@ -38,7 +39,7 @@ def segmented(batch, length):
 
 
 def pairs(batch, length):
-    target = token_ids(batch, length) * keep(batch, length)
+    target = token_ids(batch, length, vocabulary_size=29) * keep(batch, length)
     return {
         "source_token_ids": token_ids(batch, length + 2),
         "target_token_ids": target.astype("int32"),
@@ -88,10 +89,10 @@ IMAGE = {
     "norm_epsilon": 1e-5,
 }
 CASES = [
-    Case(models.Bert, BERT, segmented, 33),
-    Case(models.GPT, GPT, text, 27),
-    Case(models.Seq2SeqTransformer, PAIR, pairs, 54),
-    Case(models.VisionTransformer, IMAGE, images, 33, free=(0,)),
+    Case(models.Bert, BERT, segmented, 3 + 2 + 2 * 15 + 2),
+    Case(models.GPT, GPT, text, 1 + 2 * 13 + 1),
+    Case(models.Seq2SeqTransformer, PAIR, pairs, 2 + 2 * 15 + 2 + 26 + 2),
+    Case(models.VisionTransformer, IMAGE, images, 2 + 1 + 2 * 17 + 2, free=(0,)),
 ]
 PLAIN = {
     "bert": (models.Bert, TEXT, segmented),
@@ -153,14 +154,11 @@ def test_arithmetic_and_models_agree(size):
     if size == "gpt2":  # of the same wiring, with fewer layers
         shrunk["num_layers"] = 1
     model = cls.from_size(name, **shrunk)
-    width, numbers = model.hidden_dim, models.sizes
-    table = numbers.BERT_SIZES if cls is models.Bert else numbers.GPT_SIZES
-    full = table[name]
+    full = (sizes.BERT_SIZES if cls is models.Bert else sizes.GPT_SIZES)[name]
     rows = full["vocabulary_size"] + full["max_sequence_length"] - 20
-    block = sum(w.shape.num_elements() if hasattr(w.shape, "num_elements") else
-                int(np.prod(w.shape)) for w in model.blocks[0].weights)
+    block = sum(int(np.prod(w.shape)) for w in model.blocks[0].weights)
     missing = full["num_layers"] - model.num_layers
-    expected = model.count_params() + rows * width + missing * block
+    expected = model.count_params() + rows * model.hidden_dim + missing * block
     assert models.parameter_count(size) == expected
 
 
@@ -209,9 +207,9 @@ def test_unknown_inputs_are_refused(cls):
 
 def test_the_pretrainer_completes_its_inputs_too():
     model, ids = models.BertPretrainer(randomize(models.Bert(**TEXT))), token_ids(2, 5)
-    expected = model({**segmented(2, 5), "padding_mask": ids > 0, "token_ids": ids,
-                      "segment_ids": np.zeros_like(ids)})
-    actual = model(ids)
+    zeros = np.zeros_like(ids)
+    whole = {"token_ids": ids, "segment_ids": zeros, "padding_mask": ids > 0}
+    expected, actual = model(whole), model(ids)
     for key in ("token_logits", "next_sentence_logits"):
         assert_near(actual[key], expected[key])
 
@@ -247,12 +245,10 @@ def test_values_are_cycled_over_the_layers(cls):
     assert [block.attention.window for block in again.blocks] == windows
 
 
-@pytest.mark.parametrize("case", CASES, ids=label)
+@pytest.mark.parametrize("case", [CASES[0], CASES[3]], ids=label)
 def test_a_frozen_model_stays_frozen_inside_a_classifier(case, tmp_path):
     backbone = case.make(trainable=False)
-    if case.cls in (models.GPT, models.Seq2SeqTransformer):
-        assert not backbone.trainable_weights
-        return
+    assert not backbone.trainable_weights
     model = models.classifier(backbone, 3)
     assert len(model.trainable_weights) == 2
     model.save(tmp_path / "model.keras")
@@ -270,8 +266,6 @@ def test_classifiers_give_float32_logits(cls, policy):
     assert logits.shape == (2, 5) and model.name == "mine"
     assert keras.backend.standardize_dtype(logits.dtype) == "float32"
     assert model.layers[-1].name == "logits"
-    names = {x.name for x in keras.tree.flatten(model.input)}
-    assert names == {x.name for x in keras.tree.flatten(model.layers[-3].input)} or names
 
 
 def test_a_classifier_needs_two_classes():

@@ -217,7 +217,7 @@ def test_the_same_command_goes_on_after_ctrl_c(tmp_path, capsys):
     argv = ["--output-dir", str(tmp_path), "--learning-rate", "0.1"]
     assert session.main(run_until_stopped, Config, PRESETS, "", argv) == 130
     error = capsys.readouterr().err.strip()
-    assert error == "stopped. 2 epochs are kept; the same command goes on after them."
+    assert error == "stopped. The same command goes on after epoch 2."
 
     config = flags.parse(Config, PRESETS, "", argv)
     model, history = train(config)
@@ -244,14 +244,29 @@ def test_other_settings_do_not_go_on(tmp_path):
     assert len(history["loss"]) == 4
 
 
-def test_a_full_disk_keeps_the_last_good_checkpoint(tmp_path, capsys, monkeypatch):
+def cut(path):
+    with open(path, "r+b") as file:
+        file.truncate(500)
+
+
+def leave_out(path):
+    """A file that opens, but was closed before all was in it."""
+    import h5py
+
+    with h5py.File(path, "r+") as file:
+        del file["layers"]["dense"]
+
+
+@pytest.mark.parametrize("damage", [cut, leave_out])
+def test_a_full_disk_keeps_the_last_good_checkpoint(
+    damage, tmp_path, capsys, monkeypatch
+):
     save = keras.Model.save_weights
 
     def save_two_then_half(self, filepath, **kwargs):
         save(self, filepath, **kwargs)
         if session.epochs_done(tmp_path) == 2:
-            with open(filepath, "r+b") as file:
-                file.truncate(500)
+            damage(filepath)
             raise OSError(errno.ENOSPC, "No space left on device")
 
     argv = ["--output-dir", str(tmp_path)]
@@ -262,6 +277,28 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(tmp_path, capsys, monkeypatc
     assert error == "error: [Errno 28] No space left on device"
     model, history = train(flags.parse(Config, PRESETS, "", argv))
     assert len(history["loss"]) == 4 and int(model.optimizer.iterations) == 12
+
+
+@pytest.mark.parametrize(("epoch", "done"), [(0, 0), (2, 1)])
+def test_progress_that_was_not_written_to_its_end(epoch, done, tmp_path):
+    config = Config(output_dir=str(tmp_path))
+    with pytest.raises(KeyboardInterrupt):
+        train(config, [StopIn(epoch=max(epoch, 1))])
+    (tmp_path / "backup" / "training_metadata.json").write_text("")
+    if not epoch:
+        cut(tmp_path / "backup" / "latest.weights.h5")
+    assert session.epochs_done(tmp_path) == done
+    model, history = train(config)
+    assert len(history["loss"]) == 4 and int(model.optimizer.iterations) == 12
+
+
+def test_a_damaged_backup_is_an_error(tmp_path):
+    config = Config(output_dir=str(tmp_path))
+    with pytest.raises(KeyboardInterrupt):
+        train(config, [StopIn(epoch=1)])
+    cut(tmp_path / "backup" / "latest.weights.h5")
+    with pytest.raises(ValueError, match="cannot be read; --resume never starts over"):
+        train(config)
 
 
 def test_a_stop_after_training_only_repeats_the_exports(tmp_path):

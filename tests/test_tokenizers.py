@@ -111,7 +111,7 @@ def test_saved_and_loaded(kind, tokenizer, tmp_path):
     loaded = load_tokenizer(path)
     assert type(loaded) is type(tokenizer)
     assert loaded.vocabulary_size() == tokenizer.vocabulary_size()
-    for a, b in zip(encode(tokenizer, TEXTS), encode(loaded, TEXTS)):
+    for a, b in zip(tokenizer(TEXTS), loaded(TEXTS)):
         np.testing.assert_array_equal(a, b)
     assert special_ids(loaded) == special_ids(tokenizer)
 
@@ -138,7 +138,7 @@ def test_byte_pair_knows_every_byte():
     tokenizer = train_byte_pair(["aaaa"] * 9, 262)
     assert tokenizer.vocabulary_size() <= 262
     text = "äöü \t\n€ 日本 \U0001f600"
-    assert decode(tokenizer, encode(tokenizer, [text])) == [text]
+    assert decode(tokenizer, tokenizer([text])) == [text]
 
 
 def test_sentencepiece_options():

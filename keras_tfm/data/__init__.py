@@ -9,7 +9,7 @@ from keras_tfm.data.batches import (
     gather_dataset,
     pad_rows,
 )
-from keras_tfm.data.byte_tokenizer import byte_tokenizer
+from keras_tfm.data.byte_level import byte_tokenizer
 from keras_tfm.data.characters import CharacterTokenizer, train_characters
 from keras_tfm.data.digits import load_digits
 from keras_tfm.data.errors import DataError

@@ -9,6 +9,8 @@ Letters: B batch, T length, V vocabulary_size.
 import keras
 import numpy as np
 
+from keras_tfm.data.errors import DataError
+
 SPECIALS = ["[PAD]", "[UNK]"]
 
 
@@ -44,7 +46,8 @@ class CharacterTokenizer(keras.layers.Layer):
         import tensorflow as tf
 
         vocabulary = list(vocabulary)
-        if vocabulary[:2] != SPECIALS or any(len(c) != 1 for c in vocabulary[2:]):
+        characters = vocabulary[2:]
+        if vocabulary[:2] != SPECIALS or {len(c) for c in characters} != {1}:
             raise ValueError(
                 f"`vocabulary` must be {SPECIALS} and then single characters, "
                 f"got {vocabulary[:4]}."
@@ -56,7 +59,7 @@ class CharacterTokenizer(keras.layers.Layer):
         self._convert_input_args = False
         self._allow_non_tensor_positional_args = True
         with tf.init_scope():
-            codes = tf.constant([ord(c) for c in vocabulary[2:]], "int32")
+            codes = tf.constant([ord(c) for c in characters], "int32")
             numbers = tf.range(2, len(vocabulary), dtype="int32")
             self.table = tf.lookup.StaticHashTable(
                 tf.lookup.KeyValueTensorInitializer(codes, numbers), default_value=1
@@ -102,7 +105,7 @@ class CharacterTokenizer(keras.layers.Layer):
         Returns: list of int32 arrays, the ids that a call gives.
         """
         codes = [ord(character) for character in self.vocabulary[2:]]
-        ids = np.ones(max([*codes, 0]) + 2, "int32")  # the last one is unknown
+        ids = np.ones(max(codes) + 2, "int32")  # the last one is unknown
         ids[codes] = np.arange(2, len(self.vocabulary))
         rows = []
         for text in texts:
@@ -143,9 +146,14 @@ def train_characters(texts):
         texts: str, or iterable of str.
 
     Returns: `CharacterTokenizer`.
+
+    Raises:
+        DataError: if there is no character.
     """
     texts = [texts] if isinstance(texts, str) else texts
     characters = set()
     for text in texts:
         characters.update(text)
+    if not characters:
+        raise DataError("There is no text to learn a vocabulary from.")
     return CharacterTokenizer([*SPECIALS, *sorted(characters)])

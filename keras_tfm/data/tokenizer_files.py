@@ -4,7 +4,7 @@ import base64
 import json
 
 from keras_tfm.data import tokenizers
-from keras_tfm.data.byte_tokenizer import byte_tokenizer
+from keras_tfm.data.byte_level import byte_tokenizer
 from keras_tfm.data.characters import CharacterTokenizer
 from keras_tfm.data.errors import DataError
 

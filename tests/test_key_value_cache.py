@@ -1,0 +1,29 @@
+"""Keys and values kept in place."""
+
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_tfm.layers.key_value_cache import empty_cache, extend_cache
+from tests.laws import assert_near, normal, to_numpy
+
+B, M, K, H = 2, 7, 3, 5
+
+
+def test_new_tokens_stand_where_the_index_says():
+    cache = empty_cache((B, M, K, H), "float32")
+    key, value = normal(B, 2, K, H), normal(B, 2, K, H, seed=1)
+    for index in (3, ops.convert_to_tensor(3, "int32")):
+        after = extend_cache(cache, key, value, index)
+        for name, new in (("key", key), ("value", value)):
+            expected = np.zeros((B, M, K, H))
+            expected[:, 3:5] = new
+            assert_near(after[name], expected, atol=0)
+    assert not np.any(to_numpy(cache["key"]))  # what was given is as it was
+
+
+@pytest.mark.parametrize(("index", "length"), [(0, 8), (6, 2), (7, 1)])
+def test_known_lengths_past_the_end_are_refused(index, length):  # FAULTS O31
+    new = normal(B, length, K, H)
+    with pytest.raises(ValueError, match=f"{length} tokens from {index} on.*holds 7"):
+        extend_cache(empty_cache((B, M, K, H), "float32"), new, new, index)
