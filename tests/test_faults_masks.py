@@ -15,6 +15,10 @@ PARTS = layers.MultiHeadAttention(3), layers.FeedForward(7)
 class Probe(keras.layers.Layer):
     """Gives the mask that arrives here, as numbers."""
 
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
     def call(self, inputs, mask=None):
         return keras.ops.cast(mask, "float32")
 
