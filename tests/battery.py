@@ -1,8 +1,8 @@
 """What every layer and every model must prove, a case at a time.
 
-A `Case` names a class, its arguments and its inputs; `check_layer` and
-`check_exports` do the rest. tests/test_battery.py lists the layers,
-tests/test_models.py the models.
+A `Case` names a class, its arguments and its inputs; `check_layer` and, on
+TensorFlow, `check_exports` of tests/exports.py do the rest. tests/test_battery.py
+lists the layers, tests/test_models.py the models.
 
 Letters: B batch, T length.
 """
@@ -95,7 +95,7 @@ def check_layer(case, folder):
 
 
 def check_config(case):
-    """The config is the constructor's arguments, in JSON.  # FAULTS O45"""
+    """The config is the constructor's arguments, in JSON."""  # FAULTS O45
     parameters = inspect.signature(case.cls.__init__).parameters
     names = set(parameters) - {"self", "kwargs"} - FROM_KERAS
     layer = case.make(name="given", dtype="mixed_bfloat16", trainable=False)
@@ -237,7 +237,7 @@ def check_training(case):
 
 
 def check_files(case, folder):
-    """What was saved comes back, by path and bit by bit.  # FAULTS O43, O46"""
+    """What was saved comes back, by path and bit by bit."""  # FAULTS O43, O46
     arrays = case.inputs(*SIZES)
     model = case.model()
     model.save(folder / "model.keras")
@@ -286,33 +286,3 @@ def check_frozen(case, folder):
     loaded = keras.models.load_model(folder / "frozen.keras")
     assert loaded.trainable_weights == []
     assert len(loaded.weights) == len(model.weights)
-
-
-def check_exports(case, folder, reader):
-    """SavedModel, read by TensorFlow alone, and LiteRT say what the layer says.
-
-    The model is exported by Keras itself; LiteRT has built-in operations only.
-
-    Args:
-        case: `Case`.
-        folder: path for files.
-        reader: `Reader`.
-    """
-    import tensorflow as tf
-    from ai_edge_litert.interpreter import Interpreter
-
-    model = case.model()
-    path = str(folder / "saved_model")
-    model.export(path, format="tf_saved_model", verbose=False)
-    converter = tf.lite.TFLiteConverter.from_saved_model(path)
-    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
-    runner = Interpreter(model_content=converter.convert()).get_signature_runner()
-    for sizes in (SIZES, OTHER_SIZES):
-        arrays = case.inputs(*sizes)
-        expected = keras.tree.flatten(case.run(model, arrays))
-        named = arrays if isinstance(arrays, dict) else {model.input.name: arrays}
-        for outputs in (reader.run(path, named), runner(**named)):
-            assert len(outputs) == len(expected)
-            by_name = [outputs[name] for name in sorted(outputs)]
-            for actual, wanted in zip(by_name, expected):
-                assert_near(actual, wanted, atol=1e-4)

@@ -142,6 +142,7 @@ def padding_changes_nothing(run, x, padding, side, atol=1e-5):
         x: array (B, T, ...).
         padding: array (B, P, ...) of what stands at padding.
         side: "left" or "right".
+        atol: float, largest difference.
     """
     real, pads = np.ones(x.shape[:2], bool), np.zeros(padding.shape[:2], bool)
     pairs = [(padding, pads), (x, real)]
@@ -163,6 +164,7 @@ def cached_equals_full(
         capacity: int M.
         context: array (B, S, ...) or None.
         chunks: lists of chunk lengths; by default ones, all at once, and uneven.
+        atol: float, largest difference.
         **masks: arguments of `call_with_cache`; `positions` (B, T) are cut.
     """
     length = x.shape[1]

@@ -55,23 +55,25 @@ def test_nothing_happens_outside_training():
 def test_rand_augment_stays_in_range():
     images = np.random.default_rng(0).uniform(size=(4, 8, 8, 3)).astype("float32")
     layer = image_augmentation((8, 8), 0, flip=False, rand_augment=True, seed=3)
-    outputs = [np.array(layer(images, training=True)) for _ in range(4)]
-    assert all(out.shape == images.shape for out in outputs)
-    assert all(out.min() >= 0 and out.max() <= 1.0001 for out in outputs)
-    assert any(not np.allclose(out, images) for out in outputs)
+    outputs = np.array(layer(images, training=True))
+    assert outputs.shape == images.shape
+    assert outputs.min() >= 0 and outputs.max() <= 1.0001
+    assert not np.allclose(outputs, images)
 
 
-@pytest.mark.parametrize("kind", ["mixup", "cutmix"])
-def test_mixing_keeps_the_mass_of_labels(kind):
-    images = np.ones((8, 8, 8, 1), "float32") * np.arange(8).reshape(8, 1, 1, 1)
+@pytest.mark.parametrize(("kind", "tolerance"), [("mixup", 1e-4), ("cutmix", 0.03)])
+def test_labels_are_mixed_as_the_images_are(kind, tolerance):
+    values = np.arange(8, dtype="float32") / 8
+    images = np.ones((8, 64, 64, 1), "float32") * values.reshape(8, 1, 1, 1)
     inputs = {"images": images, "labels": np.eye(8, dtype="float32")}
     outputs = image_mixing(kind, alpha=1.0, seed=2)(inputs, training=True)
     labels, mixed = np.array(outputs["labels"]), np.array(outputs["images"])
     np.testing.assert_allclose(labels.sum(axis=1), 1, atol=1e-5)
     assert (labels.max(axis=1) < 0.99).any()
-    # Each image's mean is the mean of its labels' values: both were mixed alike.
-    expected = labels @ np.arange(8)
-    np.testing.assert_allclose(mixed.mean(axis=(1, 2, 3)), expected, atol=0.02)
+    # CutMix rounds its rectangle to whole pixels after it has set the labels.
+    np.testing.assert_allclose(
+        mixed.mean(axis=(1, 2, 3)), labels @ values, atol=tolerance
+    )
 
 
 def test_bad_arguments():

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from keras_tfm import layers
-from tests.battery import Case, check_exports, check_layer, label
+from tests.battery import Case, check_layer, label
+from tests.exports import Reader, check_exports
 from tests.laws import normal
-from tests.reader import Reader
 
 D, SOURCE, IMAGE = 12, 3, (4, 6)  # widths of the stream, of a context; an image
 

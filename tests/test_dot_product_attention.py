@@ -32,7 +32,11 @@ def test_matches_numpy(sizes, cap):
     batch, length, key_length, num_heads, _, _ = sizes
     q, k, v = triple(*sizes)
     full = (batch, num_heads, length, key_length)
-    padding, mask, bias = random_mask(batch, key_length), random_mask(*full), normal(*full)
+    padding, mask, bias = (
+        random_mask(batch, key_length),
+        random_mask(*full),
+        normal(*full),
+    )
     keep = padding[:, None, None] & mask & numpy_layers.causal(length, key_length, 1)
     outputs, weights = attend(
         *(q, k, v, padding, mask, bias, True),

@@ -77,7 +77,9 @@ def test_explicit_and_implicit_masks_are_one(blocks):  # FAULTS O02
     plain = keras.ops.convert_to_tensor(to_numpy(embed(ids)))
     real = ids != 0
     rows = np.nonzero(real)
-    assert_near(to_numpy(implicit)[rows], to_numpy(block(plain, padding_mask=real))[rows])
+    assert_near(
+        to_numpy(implicit)[rows], to_numpy(block(plain, padding_mask=real))[rows]
+    )
     more = np.array([[1, 1, 0, 1, 1], [1, 0, 1, 1, 1]], bool)
     both = block(embed(ids), padding_mask=more)
     rows = np.nonzero(real & more)

@@ -95,7 +95,9 @@ def test_blocks_in_nested_containers(tmp_path):  # FAULTS O44
     randomize(model)
     x = normal(2, 5, D)
     model.save(tmp_path / "model.keras")
-    assert_near(keras.models.load_model(tmp_path / "model.keras")(x), model(x), atol=1e-6)
+    assert_near(
+        keras.models.load_model(tmp_path / "model.keras")(x), model(x), atol=1e-6
+    )
     model.save_weights(tmp_path / "model.weights.h5")
     other = keras.Sequential([keras.Input((None, D)), Stack(name="other")])
     other.load_weights(tmp_path / "model.weights.h5")

@@ -10,8 +10,15 @@ import pytest
 from keras import ops
 
 from keras_tfm import generation, layers, models
-from tests.laws import assert_near, compiled, differs, normal, randomize, to_numpy
-from tests.laws import token_ids
+from tests.laws import (
+    assert_near,
+    compiled,
+    differs,
+    normal,
+    randomize,
+    to_numpy,
+    token_ids,
+)
 from tests.sources import ROOT
 
 SMALL = {"num_layers": 2, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 12}
@@ -203,7 +210,8 @@ import os
 os.environ["KERAS_BACKEND"] = "tensorflow"
 import tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+halves = [tf.config.LogicalDeviceConfiguration()] * 2
+tf.config.set_logical_device_configuration(cpu, halves)
 import numpy as np
 import keras
 from tests.test_faults_training import SAMPLES, compile_model

@@ -25,7 +25,7 @@ def make(cls, **config):
     return randomize(layer)
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("use_bias", [True, False])
 def test_feed_forward_matches_numpy(activation, use_bias):
     layer = make(FeedForward, activation=activation, use_bias=use_bias)
@@ -35,7 +35,7 @@ def test_feed_forward_matches_numpy(activation, use_bias):
     assert_near(layer(x), expected)
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("use_bias", [True, False])
 def test_gated_feed_forward_matches_numpy(activation, use_bias):
     layer = make(GatedFeedForward, activation=activation, use_bias=use_bias)

@@ -240,7 +240,7 @@ def test_position_none_has_no_position():
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"position": "rotary"}, '`position` must be "learned".*got \'rotary\''),
+        ({"position": "rotary"}, "`position` must be \"learned\".*got 'rotary'"),
         ({"norm": "batch"}, '`norm` must be "layer" or "rms"'),
         ({"attention": "flash"}, "`attention` must be a Keras layer instance"),
     ],

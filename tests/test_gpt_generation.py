@@ -79,7 +79,8 @@ def test_files_alone_go_on_with_a_text(done):
     settings = config(folder, prompt="the ", seed=3)
     texts = gpt_generation.sample(model, tokenizer, settings)
     assert len(texts) == 3
-    assert all(text.startswith("the ") and len(text) == 4 + 8 for text in texts)
+    # Padding and unknown characters, drawn now and then, are no text.
+    assert all(text.startswith("the ") and len(text) in range(8, 13) for text in texts)
     assert texts == gpt_generation.sample(model, tokenizer, settings)
 
 

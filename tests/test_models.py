@@ -7,9 +7,9 @@ from keras import ops
 
 from keras_tfm import layers, models
 from keras_tfm.models import sizes
-from tests.battery import Case, check_exports, check_layer, label
+from tests.battery import Case, check_layer, label
+from tests.exports import Reader, check_exports
 from tests.laws import assert_near, differs, normal, randomize, to_numpy, token_ids
-from tests.reader import Reader
 
 SMALL = {"num_layers": 2, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 12}
 TEXT = {"vocabulary_size": 31, **SMALL, "max_sequence_length": 16}
@@ -98,7 +98,11 @@ PLAIN = {
     "bert": (models.Bert, TEXT, segmented),
     "gpt": (models.GPT, TEXT, text),
     "seq2seq": (models.Seq2SeqTransformer, TEXT, pairs),
-    "vit": (models.VisionTransformer, {**SMALL, "image_size": 4, "patch_size": 2}, None),
+    "vit": (
+        models.VisionTransformer,
+        {**SMALL, "image_size": 4, "patch_size": 2},
+        None,
+    ),
 }
 
 

@@ -31,7 +31,9 @@ def make(config, *shapes):
     return randomize(layer)
 
 
-@pytest.mark.parametrize("name", ["plain", "grouped", "one_key_head", "rms", "layer", "cap"])
+@pytest.mark.parametrize(
+    "name", ["plain", "grouped", "one_key_head", "rms", "layer", "cap"]
+)
 @pytest.mark.parametrize("cross", [False, True])
 def test_matches_numpy(name, cross):
     context = normal(B, S, SOURCE) if cross else None
@@ -387,7 +389,9 @@ def test_refused(config, message):
 
 def test_refused_calls():
     layer, x = make(VARIANTS["plain"]), normal(B, T, D)
-    with pytest.raises(ValueError, match="`positions` needs an attention with `rotary`"):
+    with pytest.raises(
+        ValueError, match="`positions` needs an attention with `rotary`"
+    ):
         layer(x, positions=np.arange(T))
     with pytest.raises(ValueError, match="`context` must be 12 wide.*got 3"):
         layer(x, context=normal(B, S, SOURCE))

@@ -91,7 +91,7 @@ def test_classification_training_covers_all(wordpiece):
             lengths.add(features["token_ids"].shape[1])
             seen += classes.numpy().tolist()
         assert sorted(seen) == labels.tolist()
-        assert lengths == {8, 16, 24}
+        assert lengths == {16, 24}
     assert next(iter(dataset))[0]["token_ids"].dtype == "int32"
 
 
@@ -112,7 +112,7 @@ def test_classification_trains_a_model(wordpiece):
     model = keras.Model(inputs, keras.layers.Dense(2)(x))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("adam", loss)
-    history = model.fit(dataset, epochs=2, verbose=0)
+    history = model.fit(dataset, epochs=2, shuffle=False, verbose=0)
     assert np.isfinite(history.history["loss"]).all()
 
 
@@ -235,7 +235,6 @@ def test_real_translations(tfds_dir):
     pairs = load_translation("multi30k/en-de", "validation[:64]", str(tfds_dir))
     sources, targets = zip(*pairs)
     tokenizer = train_sentencepiece(sources + targets, 400, lowercase=True)
-    dataset = translation_dataset(sources, targets, tokenizer, 64, training=True)
     dataset = translation_dataset(
         sources, targets, tokenizer, max_length=64, batch_size=16, training=True
     )

@@ -63,4 +63,6 @@ def test_parts_that_cannot_say_a_policy_are_skipped():
     layer = keras.layers.Dense(3)
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
     plain = keras.dtype_policies.serialize(layer.dtype_policy)
-    assert owner_dtype(layer, [None, model, keras.Input((3,))._keras_history[0]]) == plain
+    assert (
+        owner_dtype(layer, [None, model, keras.Input((3,))._keras_history[0]]) == plain
+    )

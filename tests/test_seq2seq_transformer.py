@@ -58,7 +58,8 @@ def load(model, golden, kind):
 
     def set_dense(layer, name, rows=slice(None), joiner="."):
         kernel, bias = (
-            golden[f"{kind}/weights/{name}{joiner}{w}"][rows] for w in ("weight", "bias")
+            golden[f"{kind}/weights/{name}{joiner}{w}"][rows]
+            for w in ("weight", "bias")
         )
         layer.set_weights([kernel.T, bias])
 
@@ -233,7 +234,9 @@ def test_both_sides_count():
     ids=["bare", "no target", "mask"],
 )
 def test_other_inputs_are_refused(given):
-    with pytest.raises(ValueError, match="Inputs must be a dict with .*source_token_ids"):
+    with pytest.raises(
+        ValueError, match="Inputs must be a dict with .*source_token_ids"
+    ):
         make("plain")(given)
 
 

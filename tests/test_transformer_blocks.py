@@ -119,7 +119,10 @@ def test_norms_at_half_precision(policy, kind):  # FAULTS O14
     block.build((1, 3, D))
     rows = np.stack([np.zeros(D), np.full(D, 7.0), np.linspace(6e4, 6.5e4, D)])
     x = ops.cast(rows.reshape(1, 3, D), block.compute_dtype)
-    for run in (block.attention_residual.enter, laws.compiled(block.attention_residual.enter, True)):
+    for run in (
+        block.attention_residual.enter,
+        laws.compiled(block.attention_residual.enter, True),
+    ):
         normed = to_numpy(run(x))[0].astype("float32")
         assert np.all(np.isfinite(normed))
         assert np.all(normed[0] == 0)
@@ -302,7 +305,11 @@ def test_scores_of_both_attentions():
 def test_no_batch_and_no_length(make):  # FAULTS O66
     block = make()
     for batch, length in ((0, T), (B, 0)):
-        assert block(np.zeros((batch, length, D), "float32")).shape == (batch, length, D)
+        assert block(np.zeros((batch, length, D), "float32")).shape == (
+            batch,
+            length,
+            D,
+        )
     x, mask = normal(B, T, D), np.arange(T) < [[0], [T]]  # one row of length 0
     outputs = to_numpy(block(x, padding_mask=mask))
     assert np.all(np.isfinite(outputs))

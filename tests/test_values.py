@@ -155,7 +155,9 @@ def test_keras_attention_is_refused_with_a_reason_or_works():
 def test_a_built_value_is_refused():
     value = layers.FeedForward(7)
     value.build((None, None, D))
-    with pytest.raises(ValueError, match="`feed_forward` must be a layer that is not built"):
+    with pytest.raises(
+        ValueError, match="`feed_forward` must be a layer that is not built"
+    ):
         block(feed_forward=value)
 
 
@@ -169,7 +171,9 @@ def test_a_value_without_a_config_is_refused(value):
 
 @pytest.mark.parametrize("value", ["gelu", layers.FeedForward, 7])
 def test_a_value_that_is_no_layer_is_refused(value):
-    with pytest.raises(ValueError, match="`feed_forward` must be a Keras layer instance"):
+    with pytest.raises(
+        ValueError, match="`feed_forward` must be a Keras layer instance"
+    ):
         block(feed_forward=value)
 
 
@@ -178,7 +182,9 @@ def test_the_config_of_a_value_does_not_build_it():
     each.build((None, None, D))
     config = serialize_value(each.attention)
     assert "build_config" not in config
-    loaded = deserialize_values({"attention": config, "other": 3}, ("attention", "gone"))
+    loaded = deserialize_values(
+        {"attention": config, "other": 3}, ("attention", "gone")
+    )
     assert loaded["other"] == 3 and not loaded["attention"].built
     assert serialize_value(None) is None
 

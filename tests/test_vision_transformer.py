@@ -45,7 +45,9 @@ def load_token(model, golden):
     backbone.get_layer("position_embedding").set_weights([table])
     for i, block in enumerate(backbone.blocks):
         name, attention = f"vit.layers.{i}", block.attention
-        block.attention_residual.norm_before.set_weights(pair(f"{name}.layernorm_before"))
+        block.attention_residual.norm_before.set_weights(
+            pair(f"{name}.layernorm_before")
+        )
         set_dense(attention.query, *pair(f"{name}.attention.q_proj"))
         set_dense(attention.key, *pair(f"{name}.attention.k_proj"))
         set_dense(attention.value, *pair(f"{name}.attention.v_proj"))
@@ -128,9 +130,7 @@ def test_every_pixel_counts():  # FAULTS O54
 
 
 def test_drop_path_rises_from_zero():
-    model = models.VisionTransformer(
-        **{**CONFIG, "num_layers": 3, "drop_path": 0.4}
-    )
+    model = models.VisionTransformer(**{**CONFIG, "num_layers": 3, "drop_path": 0.4})
     assert [block.drop_path for block in model.blocks] == [0.0, 0.2, 0.4]
     single = models.VisionTransformer(**{**CONFIG, "num_layers": 1, "drop_path": 0.4})
     assert [block.drop_path for block in single.blocks] == [0.0]

@@ -62,7 +62,9 @@ def main():
         outputs = hugging_face(pixels, output_hidden_states=True)
         tokens = pooled_mean.forward_features(pixels)
         mean_logits = pooled_mean(pixels)
-    arrays = {f"token/{k}": v.detach().numpy() for k, v in hugging_face.named_parameters()}
+    arrays = {
+        f"token/{k}": v.detach().numpy() for k, v in hugging_face.named_parameters()
+    }
     arrays.update(
         (f"mean/{k}", v.detach().numpy()) for k, v in pooled_mean.named_parameters()
     )

@@ -1,9 +1,13 @@
-"""A second process that reads SavedModels with TensorFlow alone."""
+"""Exported files against the layers and models that they were made from."""
 
 import subprocess
 import sys
 
+import keras
 import numpy as np
+
+from tests.battery import OTHER_SIZES, SIZES
+from tests.laws import assert_near
 
 READ = """
 import sys
@@ -60,3 +64,33 @@ class Reader:
         self.process.stdin.close()
         self.process.wait()
         self.process.stdout.close()
+
+
+def check_exports(case, folder, reader):
+    """SavedModel, read by TensorFlow alone, and LiteRT say what the layer says.
+
+    The model is exported by Keras itself; LiteRT has built-in operations only.
+
+    Args:
+        case: `Case`.
+        folder: path for files.
+        reader: `Reader`.
+    """
+    import tensorflow as tf
+    from ai_edge_litert.interpreter import Interpreter
+
+    model = case.model()
+    path = str(folder / "saved_model")
+    model.export(path, format="tf_saved_model", verbose=False)
+    converter = tf.lite.TFLiteConverter.from_saved_model(path)
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+    runner = Interpreter(model_content=converter.convert()).get_signature_runner()
+    for sizes in (SIZES, OTHER_SIZES):
+        arrays = case.inputs(*sizes)
+        expected = keras.tree.flatten(case.run(model, arrays))
+        named = arrays if isinstance(arrays, dict) else {model.input.name: arrays}
+        for outputs in (reader.run(path, named), runner(**named)):
+            assert len(outputs) == len(expected)
+            by_name = [outputs[name] for name in sorted(outputs)]
+            for actual, wanted in zip(by_name, expected):
+                assert_near(actual, wanted, atol=1e-4)
