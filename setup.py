@@ -6,6 +6,7 @@ from setuptools import find_packages, setup
 
 RECIPES = [
     "ai-edge-litert",
+    "importlib_resources",
     "keras-nlp",
     "matplotlib",
     "num2words",
