@@ -20,12 +20,13 @@ from recipes.flags import option
 PRESETS = {
     "cifar10": {
         "patch_size": 4, "num_layers": 4, "num_heads": 3, "hidden_dim": 192,
-        "intermediate_dim": 384, "epochs": 20, "batch_size": 128,
+        "intermediate_dim": 384, "position_stddev": 0.5, "epochs": 20, "batch_size": 128,
         "learning_rate": 1e-3, "shift": 4, "flip": 1,
     },
     "full": {  # for a GPU
         "dataset": "cifar10", "patch_size": 4, "num_layers": 12, "num_heads": 6,
-        "hidden_dim": 384, "intermediate_dim": 1536, "epochs": 300, "batch_size": 256,
+        "hidden_dim": 384, "intermediate_dim": 1536, "position_stddev": 0.5,
+        "epochs": 300, "batch_size": 256,
         "learning_rate": 1e-3, "shift": 4, "flip": 1, "rand_augment": 1,
         "mix": "cutmix", "drop_path": 0.1, "mixed_precision": "bfloat16", "jit": "on",
     },
@@ -45,6 +46,7 @@ class Config(flags.Common):
     hidden_dim: int = option(64, "width of the model")
     intermediate_dim: int = option(128, "inner width of the feed-forward")
     activation: str = option("gelu", "nonlinearity of the feed-forward")
+    position_stddev: float = option(0.3, "how much positions differ at first")
     drop_path: float = option(0.0, "rate of skipped branches in the last block")
     epochs: int = option(40, "passes over the training images")
     batch_size: int = option(64, "images a step")
@@ -92,9 +94,14 @@ def build(config, images, num_classes):
     backbone = models.VisionTransformer(
         (height, width), config.patch_size, config.num_layers, config.num_heads,
         config.hidden_dim, config.intermediate_dim, pooling="mean", channels=channels,
+        attention=layers.MultiHeadAttention(config.num_heads),  # Glorot, as in the paper
         feed_forward=layers.FeedForward(config.intermediate_dim, config.activation),
         drop_path=config.drop_path, dtype=config.policy,
     )  # fmt: skip
+    # Beside the patches the usual 0.02 is so little that few images cannot teach it.
+    table = backbone.get_layer("position_embedding").table
+    noise = keras.random.normal(table.shape, seed=config.seed)
+    table.assign(config.position_stddev * noise)
     pixels = keras.Input((height, width, channels), name="images")
     x = keras.layers.Normalization(mean=mean, variance=np.square(std))(pixels)
     return keras.Model(

@@ -10,7 +10,7 @@ import pytest
 from keras_tfm.export import check_parity, run_file, to_saved_model
 from tests import export_models
 from tests.export_models import LONGEST, feed
-from tests.reader import Reader
+from tests.exports import Reader
 
 pytestmark = pytest.mark.tensorflow
 
