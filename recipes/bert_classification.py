@@ -115,17 +115,14 @@ def run(config):
     _draw(folder, model, tokenizer, features)
     name = classifiers.name_classes(names)
     parity = artifacts.export_all(model, folder, features, read, name)
-    card = {
-        "title": f"A small BERT, trained on {config.dataset}",
-        "task": f"Sorts texts into {len(names)} classes: {', '.join(names)}.",
-        "data": f"{len(texts):,} texts to train and {len(truth):,} to evaluate on.",
-        "use": "The SavedModel's signature `predict_text` takes strings `text` (B,) "
-        "and gives `label` and `probabilities`; its reader must `import "
-        "tensorflow_text`. The other files take ids that `tokenizer.json` "
-        "(`keras_tfm.data.load_tokenizer`) makes.",
-        "limits": f"Reads the first {config.max_length} tokens, in the language and "
-        "the style it was trained on; it always answers with one of its classes.",
-    }
+    card = classifiers.card(
+        f"A small BERT, trained on {config.dataset}",
+        names, len(labels), len(truth),
+        use="The SavedModel's signature `predict_text` takes strings `text` (B,), of "
+        f"which it reads the first {config.max_length} tokens, and gives `label` and "
+        "`probabilities`; its reader must `import tensorflow_text`. The other files "
+        "take ids that `tokenizer.json` (`keras_tfm.data.load_tokenizer`) makes.",
+    )  # fmt: skip
     return artifacts.finish(config, model, history, metrics, card, parity)
 
 

@@ -30,7 +30,7 @@ def compile_classifier(model, config, steps, one_hot=False):
         model: `keras.Model` with logits (B, C).
         config: a `Config` with `weight_decay` and `label_smoothing`.
         steps: int, batches an epoch.
-        one_hot: bool, labels are float (B, C), of mixed images, and not int (B,).
+        one_hot: bool, labels are float (B, C), as for mixed images, not int (B,).
     """
     total = steps * config.epochs
     schedule = training.cosine_warmup(config.learning_rate, total // 10, total)
@@ -85,6 +85,28 @@ def show(model, inputs, truth, class_names, titles):
         best = int(row.argmax())
         verdict = "right" if best == label else f"it is {class_names[label]}"
         print(f"  {title}\n    {class_names[best]} ({row[best]:.0%} sure), {verdict}")
+
+
+def card(title, class_names, trained, evaluated, use):
+    """Fill in what the model card says of every classifier.
+
+    Args:
+        title: str.
+        class_names: list of str.
+        trained: int, examples to train on.
+        evaluated: int, examples to evaluate on.
+        use: str, how to run the files.
+
+    Returns: dict for `artifacts.finish`.
+    """
+    return {
+        "title": title,
+        "task": f"Tells {len(class_names)} classes apart: {', '.join(class_names)}.",
+        "data": f"{trained:,} examples to train and {evaluated:,} to evaluate on.",
+        "use": use,
+        "limits": "It answers with one of its classes whatever it is given, and knows "
+        "nothing but the kind of data it was trained on.",
+    }
 
 
 def name_classes(class_names):

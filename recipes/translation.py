@@ -30,7 +30,7 @@ PRESETS = {
         "dropout": 0.1, "epochs": 30, "learning_rate": 3e-3, "warmup_steps": 1000,
         "jit": "on",
     },
-    "tsv": {"vocabulary_size": 4000, "dropout": 0.1, "epochs": 30, "jit": "on"},
+    "tsv": {"vocabulary_size": 4000, "dropout": 0.1, "epochs": 30},
 }  # fmt: skip
 
 # Lengths that batches are padded to; XLA compiles the step once for each.

@@ -20,15 +20,15 @@ from recipes.flags import option
 PRESETS = {
     "cifar10": {
         "patch_size": 4, "num_layers": 4, "num_heads": 3, "hidden_dim": 192,
-        "intermediate_dim": 384, "position_stddev": 0.5, "epochs": 20, "batch_size": 128,
-        "learning_rate": 1e-3, "shift": 4, "flip": 1,
+        "intermediate_dim": 384, "position_stddev": 0.5, "epochs": 20,
+        "batch_size": 128, "learning_rate": 1e-3, "shift": 4, "flip": 1,
     },
     "full": {  # for a GPU
         "dataset": "cifar10", "patch_size": 4, "num_layers": 12, "num_heads": 6,
         "hidden_dim": 384, "intermediate_dim": 1536, "position_stddev": 0.5,
-        "epochs": 300, "batch_size": 256,
-        "learning_rate": 1e-3, "shift": 4, "flip": 1, "rand_augment": 1,
-        "mix": "cutmix", "drop_path": 0.1, "mixed_precision": "bfloat16", "jit": "on",
+        "epochs": 300, "batch_size": 256, "learning_rate": 1e-3, "shift": 4, "flip": 1,
+        "rand_augment": 1, "mix": "cutmix", "drop_path": 0.1,
+        "mixed_precision": "bfloat16", "jit": "on",
     },
     "folder": {"image_size": 32, "patch_size": 4, "shift": 4, "flip": 1},
 }  # fmt: skip
@@ -79,12 +79,9 @@ def load(config):
     chosen = classifiers.choose(len(labels), config)
     images, labels = images[chosen], labels[chosen]
     train, held_out = data.split_indices(len(labels), 0.05, config.seed, labels)
-    parts = {
-        "train": (images[train], labels[train]),
-        "validation": (images[held_out], labels[held_out]),
-        "test": test,
-    }
-    return parts, names
+    parts = {"train": train, "validation": held_out}
+    parts = {name: (images[part], labels[part]) for name, part in parts.items()}
+    return {**parts, "test": test}, names
 
 
 def build(config, images, num_classes):
@@ -94,7 +91,7 @@ def build(config, images, num_classes):
     backbone = models.VisionTransformer(
         (height, width), config.patch_size, config.num_layers, config.num_heads,
         config.hidden_dim, config.intermediate_dim, pooling="mean", channels=channels,
-        attention=layers.MultiHeadAttention(config.num_heads),  # Glorot, as in the paper
+        attention=layers.MultiHeadAttention(config.num_heads),
         feed_forward=layers.FeedForward(config.intermediate_dim, config.activation),
         drop_path=config.drop_path, dtype=config.policy,
     )  # fmt: skip
@@ -104,9 +101,8 @@ def build(config, images, num_classes):
     table.assign(config.position_stddev * noise)
     pixels = keras.Input((height, width, channels), name="images")
     x = keras.layers.Normalization(mean=mean, variance=np.square(std))(pixels)
-    return keras.Model(
-        pixels, models.classifier(backbone, num_classes, name="logits")(x)
-    )
+    logits = models.classifier(backbone, num_classes, name="logits")(x)
+    return keras.Model(pixels, logits)
 
 
 def run(config):
@@ -114,15 +110,12 @@ def run(config):
     folder = session.start(config)
     parts, names = load(config)
     images, labels = parts["train"]
-    size = images.shape[1:3]
     augment = data.image_augmentation(
-        size, config.shift, bool(config.flip), bool(config.rand_augment), config.seed
+        images.shape[1:3], config.shift, config.flip, config.rand_augment, config.seed
     )
-    mixed = config.mix != "none"
-    mix = data.image_mixing(config.mix, seed=config.seed) if mixed else None
-    classes = len(names) if mixed else None
+    mix = None if config.mix == "none" else data.image_mixing(config.mix, seed=0)
     options = {
-        "batch_size": config.batch_size, "num_classes": classes, "seed": config.seed
+        "batch_size": config.batch_size, "num_classes": len(names), "seed": config.seed
     }  # fmt: skip
     train = data.image_dataset(
         images, labels, training=True, augment=augment, mix=mix, **options
@@ -131,26 +124,23 @@ def run(config):
     test = data.image_dataset(*parts["test"], **options)
 
     model = build(config, images, len(names))
-    classifiers.compile_classifier(model, config, len(train), mixed)
+    classifiers.compile_classifier(model, config, len(train), one_hot=True)
     history = session.fit(model, config, train, validation)
     metrics = classifiers.evaluate(model, test, "test", labels, parts["test"][1])
 
-    few, truth = parts["test"][0][:8].astype("float32") / 255, parts["test"][1][:8]
+    few = parts["test"][0][:8].astype("float32") / 255
     titles = [f"test image {number}" for number in range(len(few))]
-    classifiers.show(model, few, truth, names, titles)
+    classifiers.show(model, few, parts["test"][1][:8], names, titles)
     _draw(folder, model, few[:1], config.patch_size)
     name = classifiers.name_classes(names)
     parity = artifacts.export_all(model, folder, few, postprocess=name)
-    card = {
-        "title": f"A small Vision Transformer, trained on {config.dataset}",
-        "task": f"Tells images of {len(names)} classes apart: {', '.join(names)}.",
-        "data": f"{len(labels):,} training and {len(parts['test'][1]):,} test images.",
-        "use": "Input `images`: float (B, height, width, channels) from 0 to 1, of the "
-        f"size {images.shape[1:]}. The SavedModel's signature `predict` gives labels "
-        "and probabilities, everything else logits.",
-        "limits": "Knows nothing but small pictures like those it was trained on; it "
-        "always answers with one of its classes.",
-    }
+    card = classifiers.card(
+        f"A small Vision Transformer, trained on {config.dataset}",
+        names, len(labels), len(parts["test"][1]),
+        use="Input `images`: float (B, height, width, channels) from 0 to 1, of the "
+        f"size {images.shape[1:]}. The SavedModel's signature `predict` gives `label` "
+        "and `probabilities`, everything else logits.",
+    )  # fmt: skip
     return artifacts.finish(config, model, history, metrics, card, parity)
 
 

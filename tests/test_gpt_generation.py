@@ -146,7 +146,7 @@ def test_resumes_where_it_stopped(tmp_path, capsys):
         words = [f"{flags.flag(k)}={v}" for k, v in {**TINY, **given}.items()]
         words.append(f"--output-dir={tmp_path / 'run'}")
         assert gpt_generation.main(words) == 130
-    assert "1 epochs are kept" in capsys.readouterr().err
+    assert "after epoch 1" in capsys.readouterr().err
     gpt_generation.run(settings)
     record = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert len(record["history"]["loss"]) == 2

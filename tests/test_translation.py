@@ -97,7 +97,7 @@ def test_load_cuts_the_users_pairs_in_three(tmp_path):
 def test_real_pairs(tfds_dir, tmp_path):
     given = {"dataset": "multi30k/en-de", "data_dir": str(tfds_dir)}
     settings = config(tmp_path, **given)
-    assert (settings.lowercase, settings.max_length) == (1, 60)  # the preset's
+    assert (settings.lowercase, settings.max_length) == (1, 48)  # the preset's
     assert settings.hidden_dim == 16  # the user's
     pairs = translation.load(settings)
     assert [len(part) for part in pairs.values()] == [29_000, 1_014, 1_000]

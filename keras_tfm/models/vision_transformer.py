@@ -26,8 +26,6 @@ class VisionTransformer(keras.Model):
         hidden_dim: int D.
         intermediate_dim: int, inner width of the feed-forward.
         pooling: "token" (a class token) or "mean" (over the patches).
-        position: "learned", or "sincos", a fixed grid of sines, which small models
-            trained from scratch learn from faster.
         channels: int, of the image.
         dropout: float in [0, 1), on embeddings and branches.
         drop_path: float in [0, 1], rate of the last block, rising from 0.
@@ -72,7 +70,6 @@ class VisionTransformer(keras.Model):
         hidden_dim,
         intermediate_dim,
         pooling="token",
-        position="learned",
         channels=3,
         dropout=0.0,
         drop_path=0.0,
@@ -105,7 +102,6 @@ class VisionTransformer(keras.Model):
             class_token = layers.ClassToken(**part("class_token"))
         positions = layers.PositionEmbedding2D(
             grid,
-            kind=position,
             num_class_tokens=int(pooling == "token"),
             **part("position_embedding"),
         )
@@ -154,7 +150,6 @@ class VisionTransformer(keras.Model):
         self.hidden_dim = hidden_dim
         self.intermediate_dim = intermediate_dim
         self.pooling = pooling
-        self.position = position
         self.channels = channels
         self.dropout = dropout
         self.drop_path = drop_path
@@ -173,7 +168,6 @@ class VisionTransformer(keras.Model):
             "hidden_dim": self.hidden_dim,
             "intermediate_dim": self.intermediate_dim,
             "pooling": self.pooling,
-            "position": self.position,
             "channels": self.channels,
             "dropout": self.dropout,
             "drop_path": self.drop_path,
