@@ -91,7 +91,7 @@ IMAGE = {
 CASES = [
     Case(models.Bert, BERT, segmented, 3 + 2 + 2 * 15 + 2),
     Case(models.GPT, GPT, text, 1 + 2 * 13 + 1),
-    Case(models.Seq2SeqTransformer, PAIR, pairs, 2 + 2 * 15 + 2 + 26 + 2),
+    Case(models.Seq2SeqTransformer, PAIR, pairs, 2 + 2 * 15 + 2 + 25 + 2),
     Case(models.VisionTransformer, IMAGE, images, 2 + 1 + 2 * 17 + 2, free=(0,)),
 ]
 PLAIN = {
