@@ -51,6 +51,7 @@ class Config(flags.Common):
     drop_words: float = option(0.1, "rate of masked words, in training only")
     label_smoothing: float = option(0.1, "share of the target spread over all classes")
     weight_decay: float = option(0.05, "of matrices; norms and biases are left alone")
+    jit: str = option("off", "compile the step with XLA, slow at first", flags.JIT)
 
 
 def load(config):

@@ -22,13 +22,13 @@ PRESETS = {
     "tiny_shakespeare": {
         "tokenizer": "characters", "context": 128, "num_layers": 4, "num_heads": 6,
         "hidden_dim": 192, "dropout": 0.1, "epochs": 12, "steps": 250,
-        "learning_rate": 2e-3, "beta_2": 0.99, "prompt": "ROMEO:",
+        "learning_rate": 2e-3, "beta_2": 0.99, "prompt": "ROMEO:", "jit": "on",
     },
     "nanogpt-cpu": {  # the published setting of nanoGPT for a CPU
         "dataset": "tiny_shakespeare", "tokenizer": "characters", "context": 64,
         "position": "learned", "num_layers": 4, "num_heads": 4, "hidden_dim": 128,
         "batch_size": 12, "epochs": 8, "steps": 250, "learning_rate": 1e-3,
-        "beta_2": 0.99, "prompt": "ROMEO:",
+        "beta_2": 0.99, "prompt": "ROMEO:", "jit": "on",
     },
     "gutenberg_books": {"vocabulary_size": 4000, "epochs": 20},
 }  # fmt: skip
@@ -51,8 +51,8 @@ class Config(flags.Common):
     hidden_dim: int = option(128, "width of the model; the feed-forward is 4 times it")
     dropout: float = option(0.0, "rate on embeddings and branches")
     epochs: int = option(4, "validations, one every so many steps")
-    steps: int = option(200, "steps an epoch, each on new random windows of the text")
-    batch_size: int = option(32, "windows a step")
+    steps: int = option(250, "steps an epoch, each on new random windows of the text")
+    batch_size: int = option(16, "windows a step")
     learning_rate: float = option(2e-3, "highest, after 100 steps; ends at a tenth")
     beta_2: float = option(0.99, "decay of Adam's second moment")
     weight_decay: float = option(0.1, "of matrices; norms and biases are left alone")

@@ -23,12 +23,12 @@ PRESETS = {
     "multi30k/en-de": {  # Transformer-Tiny
         "vocabulary_size": 4000, "lowercase": 1, "max_length": 48, "num_layers": 4,
         "dropout": 0.15, "epochs": 35, "learning_rate": 3e-3, "warmup_steps": 1000,
-        "jit": "on",
+        "batch_size": 128, "jit": "on",
     },
     "tatoeba_en_zh": {
         "vocabulary_size": 6000, "lowercase": 1, "max_length": 48, "num_layers": 4,
         "dropout": 0.1, "epochs": 30, "learning_rate": 3e-3, "warmup_steps": 1000,
-        "jit": "on",
+        "batch_size": 128, "jit": "on",
     },
     "tsv": {"vocabulary_size": 4000, "dropout": 0.1, "epochs": 30},
 }  # fmt: skip
@@ -46,8 +46,8 @@ class Config(flags.Common):
         "number_words; a TFDS set of sentence pairs, such as multi30k/en-de or "
         "tatoeba_en_zh; tsv:FILE",
     )
-    epochs: int = option(10, "passes over the training data")
-    batch_size: int = option(128, "sentence pairs a step")
+    epochs: int = option(3, "passes over the training data")
+    batch_size: int = option(64, "sentence pairs a step")
     learning_rate: float = option(2e-3, "highest learning rate")
     warmup_steps: int = option(200, "steps from 0 to the highest rate")
     vocabulary_size: int = option(200, "sub-words, of both languages together")

@@ -21,7 +21,7 @@ PRESETS = {
     "cifar10": {
         "patch_size": 4, "num_layers": 4, "num_heads": 3, "hidden_dim": 192,
         "intermediate_dim": 384, "position_stddev": 0.5, "epochs": 20,
-        "batch_size": 128, "learning_rate": 1e-3, "shift": 4, "flip": 1,
+        "batch_size": 128, "learning_rate": 1e-3, "shift": 4, "flip": 1, "jit": "on",
     },
     "full": {  # for a GPU
         "dataset": "cifar10", "patch_size": 4, "num_layers": 12, "num_heads": 6,
@@ -57,6 +57,7 @@ class Config(flags.Common):
     flip: int = option(0, "1 mirrors half of the images")
     rand_augment: int = option(0, "1 adds RandAugment (slow)")
     mix: str = option("none", "blend images", ("none", "mixup", "cutmix"))
+    jit: str = option("off", "compile the step with XLA, slow at first", flags.JIT)
 
 
 def load(config):

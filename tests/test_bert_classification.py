@@ -42,8 +42,15 @@ def reviews(path, count=80):
 
 
 def test_python_docs(tmp_path):
-    config = configure(output_dir=str(tmp_path), examples=600, epochs=5)
-    config.drop_words, config.learning_rate = 0.0, 5e-3
+    config = configure(
+        output_dir=str(tmp_path),
+        examples=600,
+        epochs=8,
+        hidden_dim=64,
+        drop_words=0.0,
+        dropout=0.0,
+        learning_rate=3e-3,
+    )
     metrics = bert_classification.run(config)
     record = json.loads((tmp_path / "metrics.json").read_text())
     loss = record["history"]["loss"]

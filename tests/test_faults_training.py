@@ -194,13 +194,13 @@ def test_a_step_of_decoding_is_traced_once():  # FAULTS O52
 
 
 @pytest.mark.tensorflow
-def test_ids_outside_the_vocabulary():  # FAULTS O26
+def test_ids_past_the_vocabulary():  # FAULTS O26
     import tensorflow as tf
 
     ids = token_ids(1, 3)
     ids[0, 1] = 31
     with pytest.raises(tf.errors.InvalidArgumentError, match="not in .0, 31"):
-        gpt()(ids)
+        gpt()(ids)  # on a CPU; compiled, or on a GPU, nothing is raised
 
 
 MIRRORED = """
