@@ -129,7 +129,10 @@ def serving(tokenizer, context):
     tokens = tf.constant([data.decode(tokenizer, [[i]])[0] for i in range(size)])
 
     def preprocess(text):
-        ids = tf.cast(tokenizer.tokenize(text), "int32")  # ragged
+        ids = tokenizer.tokenize(text)  # ragged in a graph, lists outside
+        if isinstance(ids, list):
+            ids = tf.ragged.constant(ids, "int32", ragged_rank=1)
+        ids = tf.cast(ids, "int32")
         ids = ids[:, ::-1].to_tensor()[:, ::-1][:, -context:]  # padded on the left
         return {"token_ids": ids, "padding_mask": ids > 0}
 
