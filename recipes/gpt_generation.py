@@ -128,11 +128,11 @@ def serving(tokenizer, context):
     size = tokenizer.vocabulary_size()
     tokens = tf.constant([data.decode(tokenizer, [[i]])[0] for i in range(size)])
 
+    # A graph: outside of one, keras_hub gives lists, and one byte for an empty text.
+    tokenize = tf.function(tokenizer.tokenize, [tf.TensorSpec([None], "string")])
+
     def preprocess(text):
-        ids = tokenizer.tokenize(text)  # ragged in a graph, lists outside
-        if isinstance(ids, list):
-            ids = tf.ragged.constant(ids, "int32", ragged_rank=1)
-        ids = tf.cast(ids, "int32")
+        ids = tf.cast(tokenize(text), "int32")  # ragged
         ids = ids[:, ::-1].to_tensor()[:, ::-1][:, -context:]  # padded on the left
         return {"token_ids": ids, "padding_mask": ids > 0}
 

@@ -14,7 +14,14 @@ import json
 import keras
 import numpy as np
 
-from tests.laws import assert_near, normal, quantize, randomize, to_numpy
+from tests.laws import (
+    POLICIES,
+    assert_near,
+    normal,
+    quantize,
+    randomize,
+    to_numpy,
+)
 
 FROM_KERAS = {"name", "trainable", "dtype"}
 SIZES, OTHER_SIZES = (2, 5), (3, 7)  # B and T; coprime, so no axis hides
@@ -190,15 +197,12 @@ def check_policies(case):
     model = case.model()
     expected = _first(case.run(model, arrays))
     scale = max(1.0, float(np.max(np.abs(expected))))
-    for policy, tolerance in (
-        ("float64", 1e-5),
-        ("mixed_float16", 2e-2),
-        ("mixed_bfloat16", 6e-2),
-    ):
+    tolerances = {"float64": 1e-5, "mixed_float16": 2e-2, "mixed_bfloat16": 6e-2}
+    for policy in POLICIES:
         other = case.model(dtype=policy)
         other.set_weights(model.get_weights())
         outputs = _first(case.run(other, arrays))
-        assert_near(outputs, expected, atol=tolerance * scale)
+        assert_near(outputs, expected, atol=tolerances[policy] * scale)
         stored = keras.dtype_policies.get(policy).variable_dtype
         # A layer that makes logits stays in float32.
         assert {w.dtype for w in other.trainable_weights} <= {stored, "float32"}

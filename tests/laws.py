@@ -11,7 +11,8 @@ import keras
 import numpy as np
 from keras import ops
 
-FILLED_BY_KERAS = {"mask", "inputs_mask", "context_mask"}
+HAS_FLOAT64 = keras.backend.backend() != "jax"  # JAX keeps it behind a switch
+POLICIES = ["mixed_float16", "mixed_bfloat16", *["float64"] * HAS_FLOAT64]
 
 
 def to_numpy(outputs):

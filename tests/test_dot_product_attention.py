@@ -8,7 +8,7 @@ from keras import ops
 from keras_tfm import layers
 from keras_tfm.layers import scaled_dot_product_attention as attend
 from tests import numpy_layers
-from tests.laws import assert_near, compiled, gradients, normal, to_numpy
+from tests.laws import HAS_FLOAT64, assert_near, compiled, gradients, normal, to_numpy
 
 B, T, S, N, K, H = 2, 5, 7, 6, 3, 4  # coprime where they may be
 SIZES = [(B, T, S, N, K, H), (4, 4, 4, 4, 4, 4), (2, 3, 5, 4, 1, 6)]  # FAULTS O08
@@ -135,7 +135,11 @@ def test_rows_without_a_key_are_zero(cap):  # FAULTS O06
         assert np.all(gradient[1] == 0) and np.any(gradient[0] != 0)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+# JAX has no float64 unless it is told to.
+FLOAT64 = pytest.param("float64", marks=pytest.mark.tensorflow)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", FLOAT64])
 def test_masks_win_at_any_precision(dtype):  # FAULTS O13
     q, k, v = (ops.cast(x, dtype) for x in triple(1, 3, 4, 1, 1, 2))
     bias = np.full((3, 4), -3e4, "float32")
@@ -165,6 +169,8 @@ def test_large_scores_at_half_precision(dtype):  # FAULTS O13
     assert error.mean() < 2e-2
 
 
+@pytest.mark.tensorflow
+@pytest.mark.skipif(not HAS_FLOAT64, reason="needs float64")
 def test_float64_stays_float64():
     q, k, v = (x.astype("float64") for x in triple())
     expected = numpy_layers.attention(q, k, v)[0]

@@ -11,6 +11,7 @@ from keras import ops
 
 from keras_tfm import generation, layers, models
 from tests.laws import (
+    POLICIES,
     assert_near,
     compiled,
     differs,
@@ -70,7 +71,7 @@ def compile_model(model, **more):
 
 
 @recipes
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16", "float64"])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_every_policy(recipe, policy, tmp_path):  # FAULTS O15
     make, inputs, targets = SAMPLES[recipe]
     exact, model = randomize(make(dropout=0.0)), make(dropout=0.0, dtype=policy)
@@ -234,13 +235,14 @@ for name, (make, inputs, targets) in SAMPLES.items():
 
 @pytest.mark.slow
 @pytest.mark.tensorflow
-def test_every_recipe_on_two_devices():  # FAULTS O62
+def test_training_on_two_devices():  # FAULTS O62
     run = subprocess.run(
         [sys.executable, "-c", MIRRORED],
         cwd=ROOT,
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
         capture_output=True,
         text=True,
+        timeout=600,
     )
     assert run.returncode == 0, run.stderr[-2000:]
-    assert run.stdout.count("trained") == len(SAMPLES)
+    assert run.stdout.count("trained") == 2

@@ -9,7 +9,15 @@ from keras_tfm import layers, models
 from keras_tfm.models import sizes
 from tests.battery import Case, check_layer, label
 from tests.exports import Reader, check_exports
-from tests.laws import assert_near, differs, normal, randomize, to_numpy, token_ids
+from tests.laws import (
+    POLICIES,
+    assert_near,
+    differs,
+    normal,
+    randomize,
+    to_numpy,
+    token_ids,
+)
 
 SMALL = {"num_layers": 2, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 12}
 TEXT = {"vocabulary_size": 31, **SMALL, "max_sequence_length": 16}
@@ -260,7 +268,7 @@ def test_a_frozen_model_stays_frozen_inside_a_classifier(case, tmp_path):
     assert len(loaded.trainable_weights) == 2
 
 
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16", "float64"])
+@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("cls", [models.Bert, models.VisionTransformer])
 def test_classifiers_give_float32_logits(cls, policy):
     config = TEXT if cls is models.Bert else PLAIN["vit"][1]

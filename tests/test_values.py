@@ -14,7 +14,7 @@ from keras_tfm.layers.values import (
     serialize_value,
     takes,
 )
-from tests.laws import assert_near, differs, normal, randomize, to_numpy
+from tests.laws import POLICIES, assert_near, differs, normal, randomize, to_numpy
 
 D = 6
 
@@ -87,7 +87,7 @@ def test_calling_one_block_twice_shares_its_weights(tmp_path):
     assert_near(keras.models.load_model(tmp_path / "model.keras")(x), model(x))
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "float64"])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_a_value_takes_the_block_s_dtype(policy):
     value = layers.MixtureOfExperts(layers.FeedForward(7), 2)
     each = block(feed_forward=value, dtype=policy)
