@@ -11,7 +11,6 @@ from keras import ops
 
 from keras_tfm import generation, layers, models
 from tests.laws import (
-    POLICIES,
     assert_near,
     compiled,
     differs,
@@ -71,7 +70,7 @@ def compile_model(model, **more):
 
 
 @recipes
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16", "float64"])
 def test_every_policy(recipe, policy, tmp_path):  # FAULTS O15
     make, inputs, targets = SAMPLES[recipe]
     exact, model = randomize(make(dropout=0.0)), make(dropout=0.0, dtype=policy)
@@ -195,13 +194,13 @@ def test_a_step_of_decoding_is_traced_once():  # FAULTS O52
 
 
 @pytest.mark.tensorflow
-def test_ids_past_the_vocabulary():  # FAULTS O26
+def test_ids_outside_the_vocabulary():  # FAULTS O26
     import tensorflow as tf
 
     ids = token_ids(1, 3)
     ids[0, 1] = 31
     with pytest.raises(tf.errors.InvalidArgumentError, match="not in .0, 31"):
-        gpt()(ids)  # on a CPU; compiled, or on a GPU, nothing is raised
+        gpt()(ids)
 
 
 MIRRORED = """
@@ -235,14 +234,13 @@ for name, (make, inputs, targets) in SAMPLES.items():
 
 @pytest.mark.slow
 @pytest.mark.tensorflow
-def test_training_on_two_devices():  # FAULTS O62
+def test_every_recipe_on_two_devices():  # FAULTS O62
     run = subprocess.run(
         [sys.executable, "-c", MIRRORED],
         cwd=ROOT,
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
         capture_output=True,
         text=True,
-        timeout=600,
     )
     assert run.returncode == 0, run.stderr[-2000:]
-    assert run.stdout.count("trained") == 2
+    assert run.stdout.count("trained") == len(SAMPLES)
