@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_tfm.generation.strategies import Greedy, Sample, next_uniform
+from keras_tfm.generation.strategies import Greedy, Sample, next_uniform, seed_generators
 
 
-def pick(strategy, logits, state=None):
+def pick(strategy, logits):
     logits = np.asarray(logits, "float32")
-    state = strategy.start(len(logits)) if state is None else state
+    state = seed_generators(getattr(strategy, "seed", 0), len(logits))
     token, state = strategy.pick(ops.convert_to_tensor(logits), state)
     return ops.convert_to_numpy(token), ops.convert_to_numpy(state)
 
@@ -77,7 +77,7 @@ def test_impossible_tokens_and_peaks_give_valid_ids():
 
 
 def test_generator_is_uniform_and_moves_on():
-    state = Sample(seed=5).start(20000)
+    state = seed_generators(5, 20000)
     first, state = next_uniform(ops.convert_to_tensor(state))
     second, _ = next_uniform(state)
     first, second = (ops.convert_to_numpy(x)[:, 0] for x in (first, second))

@@ -1,6 +1,30 @@
 """Generation: decoding loops for models that keep the cache protocol."""
 
-from keras_tfm.generation.generate import generate
+from keras_tfm.generation.beam_search import BeamSearch
+from keras_tfm.generation.generate import Generated, generate, generate_with_scores
+from keras_tfm.generation.processors import (
+    ForcedToken,
+    MinLength,
+    NoRepeatNGram,
+    OneOf,
+    RepetitionPenalty,
+    SuppressTokens,
+)
+from keras_tfm.generation.score import score
 from keras_tfm.generation.strategies import Greedy, Sample
 
-__all__ = ["Greedy", "Sample", "generate"]
+__all__ = [
+    "BeamSearch",
+    "ForcedToken",
+    "Generated",
+    "Greedy",
+    "MinLength",
+    "NoRepeatNGram",
+    "OneOf",
+    "RepetitionPenalty",
+    "Sample",
+    "SuppressTokens",
+    "generate",
+    "generate_with_scores",
+    "score",
+]

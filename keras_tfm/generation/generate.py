@@ -4,14 +4,33 @@ The protocol: `init_cache(batch_size, max_length, context)` and
 `call_with_cache(token_ids, cache, cache_index, padding_mask, context_padding_mask,
 positions)`; an encoder-decoder also has `encode(source_token_ids)`.
 
-Letters: B batch, S source length, T prompt length, M = T + new tokens, V vocabulary.
+Letters: B batch, S source length, T prompt length, n results a prompt.
 """
+
+import dataclasses
+import warnings
 
 import keras
 import numpy as np
-from keras import ops
 
+from keras_tfm.generation.decoder import Decoder
+from keras_tfm.generation.prompts import fit_to_buckets, read_prompts
 from keras_tfm.generation.strategies import Greedy
+
+
+@dataclasses.dataclass(frozen=True)
+class Generated:
+    """Results and their scores.
+
+    Args:
+        token_ids: int32 NumPy array (B, n, T + max_new_tokens), the best first.
+        scores: float32 NumPy array (B, n), sums of the log-probabilities that the model
+            gives the new tokens, before processors and temperature. Those of
+            `BeamSearch` are after the processors and its length penalty.
+    """
+
+    token_ids: np.ndarray
+    scores: np.ndarray
 
 
 def generate(
@@ -19,14 +38,14 @@ def generate(
     token_ids,
     max_new_tokens,
     strategy=None,
-    *,
+    processors=(),
     stop_token_ids=(),
     padding_mask=None,
 ):
     """Continue prompts, token by token.
 
     The prompt is read in one pass and the loop runs inside one compiled function,
-    which is kept on the model and used again for the same settings.
+    which is kept on the model and used again for the same settings and like lengths.
 
     Args:
         model: such as `GPT` or `Seq2SeqTransformer`.
@@ -34,17 +53,21 @@ def generate(
             `source_token_ids`, int (B, S), and `target_token_ids`, int (B, T), which
             hold at least a start token.
         max_new_tokens: int, tokens to add.
-        strategy: `Greedy()` (unless given) or `Sample(...)`.
+        strategy: `Greedy()` (unless given), `Sample(...)` or `BeamSearch(...)`.
+        processors: callables (logits, history) -> logits, such as `MinLength`, applied
+            in their order. Where they leave no token at all, the model's own best
+            is taken and a warning says so.
         stop_token_ids: ints; a row that has made one gets only 0 after it.
         padding_mask: bool (B, T), True for real tokens, which may be padded on
             either side; all real unless given.
 
-    Returns: int32 NumPy array (B, T + max_new_tokens). Rows with padding come back
-        padded on the left, so that prompt and continuation stand together.
+    Returns: int32 NumPy array (B, T + max_new_tokens), with `num_return_sequences`
+        (B, n, T + max_new_tokens). Rows with padding come back padded on the left, so
+        that prompt and continuation stand together.
 
     Raises:
-        ValueError: an empty prompt, a row without a real token, `max_new_tokens`
-            below 1, more tokens than the model has positions.
+        ValueError: an empty prompt, a row without a real token, ids out of range,
+            `max_new_tokens` below 1, more tokens than the model has positions.
 
     Example:
         >>> model = keras_tfm.models.GPT(
@@ -54,70 +77,111 @@ def generate(
         >>> keras_tfm.generation.generate(model, [[5, 7]], max_new_tokens=3).shape
         (1, 5)
     """
+    results = generate_with_scores(
+        model,
+        token_ids,
+        max_new_tokens,
+        strategy,
+        processors,
+        stop_token_ids,
+        padding_mask,
+    ).token_ids
+    several = getattr(strategy, "num_return_sequences", None) is not None
+    return results if several else results[:, 0]
+
+
+def generate_with_scores(
+    model,
+    token_ids,
+    max_new_tokens,
+    strategy=None,
+    processors=(),
+    stop_token_ids=(),
+    padding_mask=None,
+):
+    """Continue prompts and say how probable the continuations are.
+
+    Args:
+        model: see `generate`, as all that follow.
+        token_ids: int (B, T) or a dict.
+        max_new_tokens: int.
+        strategy: a strategy or None.
+        processors: callables.
+        stop_token_ids: ints.
+        padding_mask: bool (B, T) or None.
+
+    Returns: `Generated`.
+
+    Raises:
+        ValueError: as `generate`.
+
+    Example:
+        >>> model = keras_tfm.models.GPT(
+        ...     vocabulary_size=50, num_layers=1, num_heads=2, hidden_dim=8,
+        ...     intermediate_dim=32, max_sequence_length=16,
+        ... )
+        >>> beams = keras_tfm.generation.BeamSearch(4, num_return_sequences=3)
+        >>> results = keras_tfm.generation.generate_with_scores(
+        ...     model, [[5, 7]], 3, beams
+        ... )
+        >>> results.token_ids.shape, results.scores.shape
+        ((1, 3, 5), (1, 3))
+    """
     strategy = Greedy() if strategy is None else strategy
-    inputs = _inputs(token_ids, padding_mask)
-    batch, length = inputs["token_ids"].shape
-    _check(model, length, max_new_tokens)
-    inputs["state"] = strategy.start(batch)
+    prompts = read_prompts(model, token_ids, padding_mask)
+    inputs, max_length = fit_to_buckets(model, prompts, max_new_tokens)
+    inputs["limit"] = np.array(max_new_tokens, "int32")
+    inputs["seed"] = np.array(getattr(strategy, "seed", 0), "int32")
     stops = tuple(int(i) for i in stop_token_ids)
-    generator = _generator(model, max_new_tokens, strategy, stops)
-    return np.asarray(generator.predict_on_batch(inputs))
+    settings = max_length, strategy, tuple(processors), stops
+    generator = compiled(Generator, model, inputs, *settings)
+    outputs = generator.predict_on_batch(inputs)
+    warn_if_blocked(outputs["blocked"])
+    length = prompts["token_ids"].shape[1]
+    first = inputs["token_ids"].shape[1] - length  # padding of the bucket
+    tokens = outputs["token_ids"][:, :, first : first + length + max_new_tokens]
+    return Generated(np.asarray(tokens), np.asarray(outputs["scores"]))
 
 
-def _inputs(token_ids, padding_mask):
-    """Prompts as arrays, padded on the left."""
-    inputs = {}
-    if isinstance(token_ids, dict):
-        names = {"source_token_ids", "target_token_ids"}
-        if set(token_ids) != names:
-            raise ValueError(
-                f"`token_ids` must be ids or a dict with {sorted(names)}, got the keys "
-                f"{sorted(token_ids)}."
-            )
-        source = ops.convert_to_numpy(token_ids["source_token_ids"])
-        inputs["source_token_ids"] = source.astype("int32")
-        token_ids = token_ids["target_token_ids"]
-    ids = np.asarray(ops.convert_to_numpy(token_ids), "int32")
-    if ids.ndim != 2 or ids.shape[1] < 1:
-        raise ValueError(
-            f"Prompts must be ids of shape (B, T) with T > 0, got {ids.shape}."
-        )
-    mask = np.ones(ids.shape, bool)
-    if padding_mask is not None:
-        mask = np.asarray(ops.convert_to_numpy(padding_mask), bool)
-        if mask.shape != ids.shape or not mask.any(axis=1).all():
-            raise ValueError(
-                "`padding_mask` must have the shape of the prompts and a real token in "
-                f"every row, got {mask.shape} for {ids.shape}."
-            )
-        order = np.argsort(mask, axis=1, kind="stable")  # padding first
-        ids = np.take_along_axis(np.where(mask, ids, 0), order, axis=1)
-        mask = np.take_along_axis(mask, order, axis=1)
-    return {**inputs, "token_ids": ids, "padding_mask": mask}
+def warn_if_blocked(blocked):
+    """Say it if the processors left no token somewhere.
 
-
-def _check(model, length, max_new_tokens):
-    if max_new_tokens < 1:
-        raise ValueError(f"`max_new_tokens` must be at least 1, got {max_new_tokens}.")
-    limit = getattr(model, "max_sequence_length", None)
-    if getattr(model, "position", "learned") != "learned":
-        limit = None
-    if limit is not None and length + max_new_tokens > limit:
-        raise ValueError(
-            f"A prompt of {length} and {max_new_tokens} new tokens are more than the "
-            f"{limit} of `max_sequence_length`."
+    Args:
+        blocked: bool (B,).
+    """
+    if np.any(blocked):
+        rows = np.flatnonzero(blocked).tolist()
+        warnings.warn(
+            f"The processors left no token at some step of the rows {rows}; the "
+            "model's own best was taken there.",
+            stacklevel=3,
         )
 
 
-def _generator(model, *settings):
-    """The compiled loop for these settings, kept on the model.
+def compiled(kind, model, inputs, *settings):
+    """The compiled model for these settings and shapes, kept on the model.
 
-    It is written past Keras's attribute tracking: it is no part of the model.
+    It is written past Keras's attribute tracking: it is no part of the model. Where a
+    processor cannot be a key (an unhashable callable), it is made anew.
+
+    Args:
+        kind: class, made of the model and the settings.
+        model: keeps the cache protocol.
+        inputs: dict of arrays.
+        *settings: of `Decoder`.
+
+    Returns: a `kind`.
     """
     kept = vars(model).setdefault("_keras_tfm_generators", {})
-    if settings not in kept:
-        kept[settings] = Generator(model, *settings)
-    return kept[settings]
+    shapes = tuple((name, np.shape(value)) for name, value in sorted(inputs.items()))
+    key = (kind, shapes, *settings)
+    try:
+        hash(key)
+    except TypeError:
+        return kind(model, *settings)
+    if key not in kept:
+        kept[key] = kind(model, *settings)
+    return kept[key]
 
 
 class Generator(keras.Model):
@@ -125,85 +189,21 @@ class Generator(keras.Model):
 
     Args:
         model: keeps the cache protocol.
-        max_new_tokens: int.
-        strategy: a strategy.
-        stop_token_ids: tuple of ints.
+        *settings: of `Decoder`.
 
     Call arguments:
-        inputs: dict with `token_ids` and `padding_mask` (B, T), padded on the left,
-            `state` of the strategy, and perhaps `source_token_ids` (B, S).
+        inputs: see `Decoder.start`.
 
-    Returns: int32 (B, M).
+    Returns: see `Decoder.finish`.
     """
 
-    def __init__(self, model, max_new_tokens, strategy, stop_token_ids):
+    def __init__(self, model, *settings):
         super().__init__()
         self.model = model
-        self.max_new_tokens = max_new_tokens
-        self.strategy = strategy
-        self.stop_token_ids = stop_token_ids
+        self.settings = settings
         self.built = True
 
     def call(self, inputs):
-        prompt, prompt_mask = inputs["token_ids"], inputs["padding_mask"]
-        batch, length = ops.shape(prompt)
-        new = self.max_new_tokens
-        padding_mask = ops.pad(prompt_mask, ((0, 0), (0, new)), constant_values=True)
-        counts = ops.sum(ops.cast(prompt_mask, "int32"), axis=1, keepdims=True)
-        real_before = ops.cumsum(ops.cast(prompt_mask, "int32"), axis=1) - 1
-        context = context_mask = None
-        if "source_token_ids" in inputs:
-            context, context_mask = self.model.encode(inputs["source_token_ids"])
-
-        def forward(token_ids, cache, index, positions):
-            logits, cache = self.model.call_with_cache(
-                token_ids,
-                cache,
-                index,
-                padding_mask=padding_mask,
-                context_padding_mask=context_mask,
-                positions=positions,
-            )
-            return logits[:, -1], cache
-
-        cache = self.model.init_cache(batch, length + new, context)
-        start = ops.convert_to_tensor(0, "int32")
-        logits, cache = forward(prompt, cache, start, ops.maximum(real_before, 0))
-        token, state = self.strategy.pick(logits, inputs["state"])
-        tokens = ops.pad(prompt, ((0, 0), (0, new)))
-        tokens = ops.slice_update(tokens, (0, length), ops.expand_dims(token, 1))
-
-        def unfinished(step, token, tokens, finished, state, *leaves):
-            running = ops.logical_not(ops.all(finished))
-            return ops.logical_and(ops.less(step, new), running)
-
-        def decode(step, token, tokens, finished, state, *leaves):
-            cache_now = keras.tree.pack_sequence_as(cache, leaves)
-            logits, cache_now = forward(
-                ops.expand_dims(token, 1),
-                cache_now,
-                length + step - 1,
-                counts + step - 1,
-            )
-            token, state = self.strategy.pick(logits, state)
-            token = ops.where(finished, 0, token)
-            tokens = ops.slice_update(
-                tokens, (0, length + step), ops.expand_dims(token, 1)
-            )
-            finished = ops.logical_or(finished, self._stops(token))
-            leaves = keras.tree.flatten(cache_now)
-            return step + 1, token, tokens, finished, state, *leaves
-
-        first = ops.convert_to_tensor(1, "int32")
-        finished = self._stops(token)
-        leaves = keras.tree.flatten(cache)
-        return ops.while_loop(
-            unfinished, decode, (first, token, tokens, finished, state, *leaves)
-        )[2]
-
-    def _stops(self, token):
-        """Which of the tokens (B,) end their row."""
-        stops = ops.zeros_like(token, dtype="bool")
-        for stop in self.stop_token_ids:
-            stops = ops.logical_or(stops, ops.equal(token, stop))
-        return stops
+        decoder = Decoder(self.model, *self.settings)
+        fixed, moving = decoder.start(inputs)
+        return decoder.finish(fixed, decoder.advance(fixed, moving, inputs["limit"]))

@@ -1,47 +1,108 @@
 """How the next token is chosen from the logits.
 
-A strategy is a frozen dataclass with `start(batch_size)`, the state that the loop
-carries, and `pick(logits, state)`, which gives the token and the next state.
+A strategy is a frozen dataclass: `rows`, how many rows it keeps for a prompt;
+`begin(history, seed)`, its first state; `prepare(logits)`, what the processors are given;
+`choose(logits, own, history, state)`, a `Choice`; `finish(history, state)`, the results
+and their scores.
 
-Letters: B batch, V vocabulary.
+Letters: B batch, R rows, M tokens that a row has room for, V vocabulary.
 """
 
 import dataclasses
+from typing import ClassVar
 
-import numpy as np
 from keras import ops
+
+from keras_tfm.generation.decoder import Choice
 
 # Wichmann and Hill 1982, AS 183: three small generators, in int32 without overflow.
 FACTORS = (171, 172, 170)
 MODULI = (30269, 30307, 30323)
 
 
+class OneRow:
+    """What strategies share that keep one row for a prompt.
+
+    They define `pick(logits, generator)`, which gives the token (R,) and the next
+    state of the random generator.
+    """
+
+    rows: ClassVar[int] = 1
+
+    def begin(self, history, seed):
+        """The generators' first numbers and scores of 0.
+
+        Args:
+            history: `History`.
+            seed: int32 scalar.
+
+        Returns: dict of `generator` int32 (R, 3) and `scores` float32 (R,).
+        """
+        return {
+            "generator": seed_generators(seed, ops.shape(history.finished)[0]),
+            "scores": ops.zeros_like(history.finished, dtype="float32"),
+        }
+
+    def prepare(self, logits):
+        """Processors see the model's logits.
+
+        Args:
+            logits: float32 (R, V).
+
+        Returns: the same.
+        """
+        return logits
+
+    def choose(self, logits, own, history, state):
+        """The next token of each row.
+
+        Args:
+            logits: float32 (R, V), as the processors left them.
+            own: float32 (R, V), what `prepare` gave.
+            history: `History`.
+            state: dict from `begin` or the last `choose`.
+
+        Returns: `Choice`.
+        """
+        token, generator = self.pick(logits, state["generator"])
+        log_probs = ops.log_softmax(own, axis=-1)
+        chosen = ops.take_along_axis(log_probs, ops.expand_dims(token, 1), axis=1)
+        gain = ops.where(history.finished, 0.0, chosen[:, 0])
+        finished = ops.logical_or(history.finished, history.is_stop(token))
+        state = {"generator": generator, "scores": state["scores"] + gain}
+        return Choice(token, finished, state)
+
+    def finish(self, history, state):
+        """The rows themselves.
+
+        Returns: pair of int32 (B, 1, M) and float32 (B, 1).
+        """
+        scores = ops.expand_dims(state["scores"], 1)
+        return ops.expand_dims(history.token_ids, 1), scores
+
+
 @dataclasses.dataclass(frozen=True)
-class Greedy:
+class Greedy(OneRow):
     """Always the most probable token.
 
     Example:
         >>> strategy = keras_tfm.generation.Greedy()
     """
 
-    def start(self, batch_size):
-        """No state: an empty int32 array (B, 0)."""
-        return np.zeros((batch_size, 0), "int32")
-
-    def pick(self, logits, state):
+    def pick(self, logits, generator):
         """The best token.
 
         Args:
-            logits: float (B, V).
-            state: as given by `start`.
+            logits: float (R, V).
+            generator: handed through.
 
-        Returns: pair of int32 (B,) and the state.
+        Returns: pair of int32 (R,) and the generator.
         """
-        return ops.cast(ops.top_k(logits, 1)[1][:, 0], "int32"), state
+        return ops.cast(ops.top_k(logits, 1)[1][:, 0], "int32"), generator
 
 
 @dataclasses.dataclass(frozen=True)
-class Sample:
+class Sample(OneRow):
     """A token drawn at random.
 
     In this order: logits are divided by the temperature, all but the `top_k` best
@@ -84,51 +145,74 @@ class Sample:
             if value is not None and not 0 <= value <= 1:
                 raise ValueError(f"`{name}` must be between 0 and 1, got {value}.")
 
-    def start(self, batch_size):
-        """One generator per row, int32 (B, 3)."""
-        rng = np.random.default_rng(self.seed)
-        return rng.integers(1, MODULI, (batch_size, 3)).astype("int32")
-
-    def pick(self, logits, state):
+    def pick(self, logits, generator):
         """A token drawn by inverting the cumulative distribution.
 
         Args:
-            logits: float (B, V).
-            state: int32 (B, 3).
+            logits: float (R, V).
+            generator: int32 (R, 3).
 
-        Returns: pair of int32 (B,) and the next state.
+        Returns: pair of int32 (R,) and the next generator.
         """
         if self.temperature == 0:
-            return Greedy().pick(logits, state)
-        count = min(self.top_k or logits.shape[-1], logits.shape[-1])
-        logits, ids = ops.top_k(ops.cast(logits, "float32"), count)  # best first
-        best = logits[:, :1]
-        weights = ops.exp((logits - best) / self.temperature)  # (B, count), best is 1
-        total = ops.sum(weights, axis=-1, keepdims=True)
+            return Greedy().pick(logits, generator)
+        logits, ids = ops.cast(logits, "float32"), None
+        if self.top_k is not None or self.top_p is not None:
+            count = min(self.top_k or logits.shape[-1], logits.shape[-1])
+            logits, ids = ops.top_k(logits, count)  # best first
+        best = ops.max(logits, axis=-1, keepdims=True)
+        weights = ops.exp((logits - best) / self.temperature)  # (R, V), the best is 1
         if self.top_p is not None:
+            total = ops.sum(weights, axis=-1, keepdims=True)
             before = (ops.cumsum(weights, axis=-1) - weights) / total
             inside = ops.less(before, max(self.top_p, 1e-6))
             weights = ops.where(inside, weights, 0.0)
         if self.min_p is not None:
             weights = ops.where(ops.greater_equal(weights, self.min_p), weights, 0.0)
-        uniform, state = next_uniform(state)
+        uniform, generator = next_uniform(generator)
         cumulative = ops.cumsum(weights, axis=-1)
-        target = uniform * cumulative[:, -1:]
-        chosen = ops.sum(ops.cast(ops.less_equal(cumulative, target), "int32"), axis=-1)
-        last = ops.sum(ops.cast(ops.greater(weights, 0), "int32"), axis=-1) - 1
-        chosen = ops.expand_dims(ops.minimum(chosen, last), -1)
-        return ops.cast(ops.take_along_axis(ids, chosen, axis=1)[:, 0], "int32"), state
+        total = cumulative[:, -1:]
+        # Rounding may give the last number; the sums end before it with a token of
+        # some weight.
+        below = ops.minimum(uniform, 1 - 2.0**-24) * total
+        passed = ops.logical_and(
+            ops.less_equal(cumulative, below), ops.less(cumulative, total)
+        )
+        chosen = ops.sum(ops.cast(passed, "int32"), axis=-1)
+        if ids is not None:
+            chosen = ops.expand_dims(chosen, 1)
+            chosen = ops.take_along_axis(ids, chosen, axis=1)[:, 0]
+        return ops.cast(chosen, "int32"), generator
 
 
-def next_uniform(state):
+def seed_generators(seed, count):
+    """The first numbers of one generator a row.
+
+    Args:
+        seed: int or int32 scalar.
+        count: int or int32 scalar, rows.
+
+    Returns: int32 (count, 3), each from 1 to below its modulus.
+    """
+    moduli = ops.convert_to_tensor(MODULI, "int32")
+    rows = ops.expand_dims(ops.arange(count, dtype="int32"), 1)
+    start = ops.mod(ops.cast(seed, "int32"), moduli)
+    x = ops.mod(ops.mod(rows, moduli) * ops.convert_to_tensor((37, 101, 59)), moduli)
+    for _ in range(4):  # squares modulo a prime scatter neighbours
+        x = ops.mod(x + start + 1, moduli)
+        x = ops.mod(ops.mod(x * x, moduli) + rows, moduli)
+    return 1 + ops.mod(x, moduli - 1)
+
+
+def next_uniform(generator):
     """One step of the generators.
 
     Args:
-        state: int32 (B, 3).
+        generator: int32 (R, 3).
 
-    Returns: pair of float32 (B, 1), uniform in [0, 1), and the next state.
+    Returns: pair of float32 (R, 1), uniform in [0, 1), and the next generator.
     """
     moduli = ops.convert_to_tensor(MODULI, "int32")
-    state = ops.mod(state * ops.convert_to_tensor(FACTORS, "int32"), moduli)
-    parts = ops.cast(state, "float32") / ops.cast(moduli, "float32")
-    return ops.mod(ops.sum(parts, axis=-1, keepdims=True), 1.0), state
+    generator = ops.mod(generator * ops.convert_to_tensor(FACTORS, "int32"), moduli)
+    parts = ops.cast(generator, "float32") / ops.cast(moduli, "float32")
+    return ops.mod(ops.sum(parts, axis=-1, keepdims=True), 1.0), generator
