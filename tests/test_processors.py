@@ -32,7 +32,8 @@ def history(rows, length=2, step=None, limit=9, stops=(3,), room=12):
             ids[i, j], mask[i, j] = token or 0, token is not None
     step = len(rows[0]) - length if step is None else step
     return History(
-        ops.convert_to_tensor(ids), ops.convert_to_tensor(mask), length,
+        ops.convert_to_tensor(ids), ops.convert_to_tensor(mask),
+        ops.convert_to_tensor(length, "int32"),
         ops.convert_to_tensor(step, "int32"), ops.convert_to_tensor(limit, "int32"),
         ops.zeros((len(rows),), "bool"), stops,
     )  # fmt: skip

@@ -66,17 +66,11 @@ def to_litert(
         (2, 5, 3)
     """
     signatures.require_tensorflow()
-    if quantize not in _QUANTIZE:
-        raise ValueError(f"`quantize` must be one of {_QUANTIZE}, got {quantize!r}.")
+    check_quantize(model, quantize, _QUANTIZE)
     if (calibration is not None) != (quantize == "int8"):
         raise ValueError(
             "`calibration` must be given with quantize='int8' and only then, got "
             f"quantize={quantize!r}."
-        )
-    if precision.is_quantized(model):
-        raise ValueError(
-            f"`model` must not be quantized by Keras, got {model.name}: LiteRT has no "
-            "such operations. Export the model as trained and give `quantize=` here."
         )
     model = precision.float32_model(model)
     specs = signatures.input_specs(model, batch_size, length)
@@ -87,6 +81,26 @@ def to_litert(
     with staging.staged_file(path) as file:
         file.write_bytes(content)
     return pathlib.Path(path)
+
+
+def check_quantize(model, quantize, allowed):
+    """Refuse an unknown kind of quantization, and a model that Keras has quantized.
+
+    Args:
+        model: a built `keras.Model`.
+        quantize: what was asked for.
+        allowed: tuple of what there is.
+
+    Raises:
+        ValueError: either.
+    """
+    if quantize not in allowed:
+        raise ValueError(f"`quantize` must be one of {allowed}, got {quantize!r}.")
+    if precision.is_quantized(model):
+        raise ValueError(
+            f"`model` must not be quantized by Keras, got {model.name}: LiteRT has no "
+            "such operations. Export the model as trained and give `quantize=` here."
+        )
 
 
 def _convert(model, specs, quantize, samples):

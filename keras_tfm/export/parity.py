@@ -37,6 +37,28 @@ class Parity:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class GenerationParity:
+    """How many prompts a file continues as the model does.
+
+    Args:
+        agreeing: int.
+        prompts: int.
+        path: str, the file.
+    """
+
+    agreeing: int
+    prompts: int
+    path: str
+
+    def __str__(self):
+        """One line for a person."""
+        return (
+            f"{pathlib.Path(self.path).name}: the same tokens for {self.agreeing} of "
+            f"{self.prompts} prompts"
+        )
+
+
 def check_parity(model, path, inputs):
     """Run a model and its exported file on the same inputs and compare.
 
@@ -210,9 +232,10 @@ def _check_inputs(path, inputs, shapes):
 
 
 def _reason(error):
-    """The first line of what TensorFlow says, without the nodes it names."""
+    """The line of what TensorFlow says that matters, without the nodes it names."""
     lines = str(error).strip().splitlines() or [repr(error)]
-    return re.sub(r"\{\{.*?\}\}\s*", "", lines[0])
+    asserted = [line for line in lines if "assertion failed" in line]
+    return re.sub(r"\{\{.*?\}\}\s*", "", (asserted or lines)[0])
 
 
 def _to_numpy(tensor):

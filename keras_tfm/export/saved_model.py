@@ -69,7 +69,7 @@ def to_saved_model(
         model, preprocess, postprocess, batch_size, length
     ).items():
         archive.add_endpoint(name, function, [specs])
-    _track(archive, preprocess, postprocess)
+    track_resources(archive, preprocess, postprocess)
     write_archive(archive, path)
     return pathlib.Path(path)
 
@@ -171,7 +171,13 @@ def _checked_outputs(outputs):
     return outputs
 
 
-def _track(archive, *functions):
+def track_resources(archive, *functions):
+    """Let an archive own the tables that functions reach.
+
+    Args:
+        archive: `keras.export.ExportArchive`.
+        *functions: callables or objects; None is passed over.
+    """
     import tensorflow as tf
 
     holder = tf.Module()

@@ -12,6 +12,7 @@ from keras_tfm.generation.processors import (
 )
 from keras_tfm.generation.score import score
 from keras_tfm.generation.strategies import Greedy, Sample
+from keras_tfm.generation.stream import stream
 
 __all__ = [
     "BeamSearch",
@@ -27,4 +28,5 @@ __all__ = [
     "generate",
     "generate_with_scores",
     "score",
+    "stream",
 ]

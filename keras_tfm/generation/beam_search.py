@@ -239,7 +239,7 @@ class BeamSearch:
         """Rows of candidates: (B, K, M) and (B, C) -> (B, C, M)."""
         rows = ops.take_along_axis(tokens, ops.expand_dims(parent, 2), axis=1)
         flat = ops.reshape(rows, (-1, ops.shape(rows)[2]))
-        place = ops.cast(history.length, "int32") + history.step
+        place = history.length + history.step
         flat = put_column(flat, ops.reshape(token, (-1,)), place)
         return ops.reshape(flat, ops.shape(rows))
 

@@ -18,7 +18,7 @@ class History:
     Args:
         token_ids: int32 (R, M), prompts and new tokens, 0 elsewhere.
         padding_mask: bool (R, M), True for the real tokens among them.
-        length: int or int32 scalar T; new tokens begin there.
+        length: int32 scalar T; new tokens begin there.
         step: int32 scalar, how many tokens have been made.
         limit: int32 scalar, how many will be made at most.
         finished: bool (R,), rows that have ended.
@@ -63,7 +63,8 @@ class Decoder:
 
     Args:
         model: keeps the cache protocol.
-        max_length: int M.
+        max_length: int M; the cache holds one token less, since the last token of a
+            row is never read.
         strategy: such as `Greedy()`.
         processors: callables (logits, history) -> logits, in their order.
         stop_token_ids: ints.
@@ -88,14 +89,15 @@ class Decoder:
         """
         prompt = inputs["token_ids"]
         length = ops.shape(prompt)[1]
-        read = prefill(self.model, inputs, prompt[:, :-1], self.max_length)
-        fixed = {"limit": inputs["limit"], "length": length}
+        read = prefill(self.model, inputs, prompt[:, :-1], self.max_length - 1)
+        fixed = {"limit": inputs["limit"]}
+        fixed["length"] = ops.convert_to_tensor(length, "int32")
         rows = self.strategy.rows
         for name in ("padding_mask", "count", "context_mask"):
             if read[name] is not None:
                 fixed[name] = repeat_rows(read[name], rows)
-        room = ((0, 0), (0, self.max_length - length))
-        tokens = repeat_rows(ops.pad(prompt, room), rows)
+        tokens = ops.pad(prompt, ((0, 0), (0, self.max_length - length)))
+        tokens = repeat_rows(ops.reshape(tokens, (-1, self.max_length)), rows)
         moving = {
             "step": ops.convert_to_tensor(0, "int32"),
             "token_ids": tokens,
@@ -146,7 +148,7 @@ class Decoder:
     def _step(self, fixed, moving):
         """Read the last token, choose the next one."""
         step, tokens, cache = moving["step"], moving["token_ids"], moving["cache"]
-        place = ops.cast(fixed["length"], "int32") + step  # of the next token
+        place = fixed["length"] + step  # of the next token
         logits, new_cache = self.model.call_with_cache(
             column(tokens, place - 1),
             cache,
@@ -193,12 +195,11 @@ class Decoder:
 
     def _history(self, fixed, moving):
         places = ops.arange(self.max_length, dtype="int32")
-        made = ops.less(places, ops.cast(fixed["length"], "int32") + moving["step"])
+        made = ops.less(places, fixed["length"] + moving["step"])
+        real = ops.pad(fixed["padding_mask"], ((0, 0), (0, 1)), constant_values=True)
         return History(
             token_ids=moving["token_ids"],
-            padding_mask=ops.logical_and(
-                fixed["padding_mask"], ops.expand_dims(made, 0)
-            ),
+            padding_mask=ops.logical_and(real, ops.expand_dims(made, 0)),
             length=fixed["length"],
             step=moving["step"],
             limit=fixed["limit"],
@@ -225,6 +226,7 @@ def prefill(model, inputs, token_ids, max_length):
     batch, length = ops.shape(mask)
     room = ((0, 0), (0, max_length - length))
     padding_mask = ops.pad(mask, room, constant_values=True)
+    padding_mask = ops.reshape(padding_mask, (-1, max_length))  # known in graphs too
     real = ops.cast(mask, "int32")
     context = context_mask = logits = None
     if "source_token_ids" in inputs:

@@ -127,20 +127,69 @@ def generate_with_scores(
         >>> results.token_ids.shape, results.scores.shape
         ((1, 3, 5), (1, 3))
     """
+    prepared = prepare(
+        model, token_ids, max_new_tokens, strategy, processors, stop_token_ids,
+        padding_mask,
+    )  # fmt: skip
+    generator = compiled(Generator, model, prepared.inputs, *prepared.settings)
+    outputs = generator.predict_on_batch(prepared.inputs)
+    warn_if_blocked(outputs["blocked"])
+    last = prepared.inputs["token_ids"].shape[1] + max_new_tokens
+    tokens = outputs["token_ids"][:, :, prepared.padding : last]
+    return Generated(np.asarray(tokens), np.asarray(outputs["scores"]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """What the compiled loop is given.
+
+    Args:
+        inputs: dict of arrays for `Decoder.start`.
+        settings: tuple of what `Decoder` takes after the model.
+        padding: int, columns put before the prompts to reach a length bucket.
+    """
+
+    inputs: dict
+    settings: tuple
+    padding: int
+
+
+def prepare(
+    model,
+    token_ids,
+    max_new_tokens,
+    strategy,
+    processors,
+    stop_token_ids,
+    padding_mask,
+):
+    """Check the arguments of `generate` and bring them into the loop's form.
+
+    Args:
+        model: see `generate`, as all that follow.
+        token_ids: int (B, T) or a dict.
+        max_new_tokens: int.
+        strategy: a strategy or None.
+        processors: callables.
+        stop_token_ids: ints.
+        padding_mask: bool (B, T) or None.
+
+    Returns: `Prepared`.
+
+    Raises:
+        ValueError: as `generate`.
+    """
     strategy = Greedy() if strategy is None else strategy
     prompts = read_prompts(model, token_ids, padding_mask)
     inputs, max_length = fit_to_buckets(model, prompts, max_new_tokens)
     inputs["limit"] = np.array(max_new_tokens, "int32")
     inputs["seed"] = np.array(getattr(strategy, "seed", 0), "int32")
     stops = tuple(int(i) for i in stop_token_ids)
-    settings = max_length, strategy, tuple(processors), stops
-    generator = compiled(Generator, model, inputs, *settings)
-    outputs = generator.predict_on_batch(inputs)
-    warn_if_blocked(outputs["blocked"])
-    length = prompts["token_ids"].shape[1]
-    first = inputs["token_ids"].shape[1] - length  # padding of the bucket
-    tokens = outputs["token_ids"][:, :, first : first + length + max_new_tokens]
-    return Generated(np.asarray(tokens), np.asarray(outputs["scores"]))
+    return Prepared(
+        inputs,
+        (max_length, strategy, tuple(processors), stops),
+        inputs["token_ids"].shape[1] - prompts["token_ids"].shape[1],
+    )
 
 
 def warn_if_blocked(blocked):

@@ -75,7 +75,7 @@ class NoRepeatNGram:
         if width < self.size:
             return logits
         count = width - before
-        end = ops.cast(history.length, "int32") + history.step
+        end = history.length + history.step
         same = real[:, before:]  # (R, count), runs that end with a real token
         for i in range(before):
             last = ops.maximum(end - before + i, 0)
@@ -187,7 +187,7 @@ class OneOf:
         alive = ops.logical_and(alive, ops.expand_dims(table[:, 0] >= 0, 0))  # (R, C)
         last = history.token_ids.shape[1] - 1
         for i in range(length):
-            place = ops.minimum(ops.cast(history.length, "int32") + i, last)
+            place = ops.minimum(history.length + i, last)
             made = ops.expand_dims(ops.take(history.token_ids, place, axis=1), 1)
             fits = ops.equal(made, ops.expand_dims(table[:, i], 0))
             alive = ops.logical_and(alive, ops.logical_or(fits, i >= step))

@@ -71,7 +71,8 @@ def fit_to_buckets(model, inputs, max_new_tokens):
         inputs: dict from `read_prompts`.
         max_new_tokens: int.
 
-    Returns: pair of the padded dict and int, the tokens that a row has room for.
+    Returns: pair of the padded dict and int, the tokens that a row has room for: one
+        more than the cache holds.
 
     Raises:
         ValueError: `max_new_tokens` below 1, more tokens than the model has positions.
@@ -95,7 +96,7 @@ def fit_to_buckets(model, inputs, max_new_tokens):
         padded["source_token_ids"] = np.pad(source, ((0, 0), (0, right)))
     start = left + length
     left_room = None if room is None else room - start
-    return padded, start + bucket(max_new_tokens, left_room)
+    return padded, start + bucket(max_new_tokens, left_room) + 1
 
 
 def bucket(length, limit=None):

@@ -65,7 +65,7 @@ class Scorer(keras.Model):
 
     Args:
         model: keeps the cache protocol.
-        max_length: int, tokens that the cache has room for.
+        max_length: int, one more than the tokens that the cache has room for.
 
     Call arguments:
         inputs: dict of prompts as for `Decoder.start`, and `continuations` int32
@@ -84,7 +84,7 @@ class Scorer(keras.Model):
         prompt = inputs["token_ids"]
         batch, length = ops.shape(prompt)
         choices, width = ops.shape(inputs["continuations"])
-        read = prefill(self.model, inputs, prompt, self.max_length)
+        read = prefill(self.model, inputs, prompt, self.max_length - 1)
         tokens = ops.tile(inputs["continuations"], [batch, 1])  # (B C, L)
         copies = {
             name: keras.tree.map_structure(lambda x: repeat_rows(x, choices), value)

@@ -1,4 +1,4 @@
-"""Keys and values of the tokens read so far, kept in place for `max_length` tokens.
+"""Keys and values of the tokens read so far: all of them, or those of a window.
 
 Letters: B batch, T new tokens, M cache length, K key-value heads, H size of a head.
 """
@@ -22,24 +22,37 @@ def empty_cache(shape, dtype):
     Returns: dict with "key" and "value", zeros (B, M, K, H).
     """
     empty = ops.zeros(shape, dtype)
+    empty = ops.reshape(empty, (-1, *shape[1:]))  # so that graphs know the sizes
     return {"key": empty, "value": empty}
 
 
-def extend_cache(cache, key, value, cache_index):
-    """The cache with new keys and values from `cache_index` on.
+def extend_cache(
+    cache, key, value, cache_index, padding_mask=None, window=None
+):
+    """Put new keys and values into a cache, and give attention what it needs.
+
+    A cache of exactly `window` positions rolls: it holds the newest ones, in order,
+    and never fills up. Any other cache holds position p at place p.
 
     Args:
         cache: dict from `empty_cache`.
         key: float (B, T, K, H).
         value: float (B, T, K, H).
-        cache_index: int or int32 scalar tensor. A write past M moves to the last
-            free places, so what is known of the lengths is checked.
+        cache_index: int or int32 scalar tensor, how many positions came before. A
+            write past M moves to the last free places, so what is known of the
+            lengths is checked.
+        padding_mask: bool (B, positions) or None, True for real tokens.
+        window: int or None, a query sees keys fewer than `window` positions back.
 
-    Returns: dict like `cache`.
+    Returns: pair of the new cache, like `cache`, and a dict of attention's `key` and
+        `value` (B, S, K, H), `padding_mask` bool (B or 1, S) or None, and
+        `query_offset`, the place of the first new token among the keys.
 
     Raises:
         ValueError: if the tokens are known to go past M.
     """
+    if window is not None and cache["key"].shape[1] == window:
+        return _roll(cache, key, value, cache_index, padding_mask, window)
     length, max_length = key.shape[1], cache["key"].shape[1]
     start = cache_index if isinstance(cache_index, int) else 0
     if None not in (length, max_length) and start + length > max_length:
@@ -48,7 +61,26 @@ def extend_cache(cache, key, value, cache_index):
             f"{max_length}."
         )
     start = (0, cache_index, 0, 0)
-    return {
+    cache = {
         "key": ops.slice_update(cache["key"], start, key),
         "value": ops.slice_update(cache["value"], start, value),
     }
+    masks = {"padding_mask": padding_mask, "query_offset": cache_index}
+    return cache, {**cache, **masks}
+
+
+def _roll(cache, key, value, cache_index, padding_mask, window):
+    """The newest positions stand in order before the new ones."""
+    both = {
+        "key": ops.concatenate([cache["key"], key], axis=1),  # (B, window + T, K, H)
+        "value": ops.concatenate([cache["value"], value], axis=1),
+    }
+    places = ops.arange(ops.shape(both["key"])[1], dtype="int32") + cache_index
+    # `places` are positions + window: below it, nothing has been written yet.
+    real = ops.expand_dims(ops.greater_equal(places, window), 0)  # (1, window + T)
+    if padding_mask is not None:
+        positions = ops.maximum(places - window, 0)
+        real = ops.logical_and(real, ops.take(padding_mask, positions, axis=1))
+    shape = (-1, window, *key.shape[2:])  # or graphs forget that it is a window
+    cache = {name: ops.reshape(x[:, -window:], shape) for name, x in both.items()}
+    return cache, {**both, "padding_mask": real, "query_offset": window}

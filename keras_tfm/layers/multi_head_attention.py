@@ -172,15 +172,15 @@ class MultiHeadAttention(keras.layers.Layer):
             context: float (B, S, width) for cross-attention: its keys and values
                 are computed here, once.
 
-        Returns: dict of two tensors (B, M, K, H), or (B, S, K, H) for cross-attention.
+        Returns: dict of two tensors (B, M, K, H), with a `window` no longer than it;
+            (B, S, K, H) for cross-attention.
         """
         check_built(self)
         if context is not None:
             key, value = self._keys_values(context, None)
             return {"context_key": key, "context_value": value}
-        return empty_cache(
-            (batch_size, max_length, *self._key_shape), self.compute_dtype
-        )
+        length = min(max_length, self.window or max_length)
+        return empty_cache((batch_size, length, *self._key_shape), self.compute_dtype)
 
     def call_with_cache(
         self,
@@ -209,14 +209,18 @@ class MultiHeadAttention(keras.layers.Layer):
         query = self._queries(inputs, positions)
         if "context_key" in cache:
             key, value = cache["context_key"], cache["context_value"]
-            masks = {"padding_mask": context_padding_mask}
+            masks = {
+                "padding_mask": context_padding_mask,
+                "query_offset": cache_index,
+            }
         else:
-            key, value = self._keys_values(inputs, positions)
-            cache = extend_cache(cache, key, value, cache_index)
-            key, value = cache["key"], cache["value"]
-            masks = {"padding_mask": padding_mask, "use_causal_mask": True}
-        outputs = self._attend((query, key, value), query_offset=cache_index, **masks)
-        return outputs, cache
+            new = self._keys_values(inputs, positions)
+            cache, masks = extend_cache(
+                cache, *new, cache_index, padding_mask, self.window
+            )
+            key, value = masks.pop("key"), masks.pop("value")
+            masks["use_causal_mask"] = True
+        return self._attend((query, key, value), **masks), cache
 
     def _queries(self, inputs, positions):
         check_width(inputs, self._widths[0], "inputs")
