@@ -85,12 +85,19 @@ def _model_card(config, model, metrics, card, parity):
         "- `model.keras`: `import keras_tfm`, then `keras.models.load_model`",
         "- `saved_model/`: TensorFlow; its README.md lists the signatures",
         "- `model.tflite`: LiteRT, built-in operations only",
+        *(
+            ["- `generator/` (strings in and out) and `generator.tflite` (ids)"]
+            if "generators" in (parity or {})
+            else []
+        ),
         "- `curves.png`, `attention.png`: pictures; `logs/`: for TensorBoard",
         "- `metrics.json`: all numbers, settings and versions",
     ]
     lines = [f"# {card['title']}", "", card["task"], "", "## Results", ""]
     lines += ["| measure | value |", "| --- | --- |", *rows, ""]
     for name, numbers in (parity or {}).items():
+        if name == "generators":
+            continue
         lines.append(
             f"The {name} file agrees with the model in {numbers['agreement']:.2%} of "
             f"its predictions (largest difference {numbers['max_difference']:.2g})."

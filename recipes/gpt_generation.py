@@ -15,7 +15,7 @@ import keras
 import numpy as np
 
 from keras_tfm import data, generation, layers, models, training, visualize
-from recipes import artifacts, flags, session
+from recipes import artifacts, flags, session, writing
 from recipes.flags import option
 
 PRESETS = {
@@ -50,7 +50,7 @@ class Config(flags.Common):
     num_heads: int = option(4, "attention heads")
     hidden_dim: int = option(128, "width of the model; the feed-forward is 4 times it")
     dropout: float = option(0.0, "rate on embeddings and branches")
-    epochs: int = option(4, "validations, one every so many steps")
+    epochs: int = option(3, "validations, one every so many steps")
     steps: int = option(250, "steps an epoch, each on new random windows of the text")
     batch_size: int = option(16, "windows a step")
     learning_rate: float = option(2e-3, "highest, after 100 steps; ends at a tenth")
@@ -59,6 +59,9 @@ class Config(flags.Common):
     prompt: str = option("The ", "what the printed samples go on with")
     new_tokens: int = option(1000, "of the printed samples, up to the context's end")
     temperature: float = option(0.8, "of the printed samples: 0 is greedy")
+    mode: str = option(
+        "train", "talk: go on with what you type, in a finished run", ("train", "talk")
+    )
 
 
 def load(config):
@@ -143,32 +146,51 @@ def serving(tokenizer, context):
     return preprocess, postprocess
 
 
-def encode_prompt(tokenizer, config):
-    """Ids of the prompt, with room for an answer."""
-    prompt = data.encode(tokenizer, [config.prompt])[0]
-    if not 0 < len(prompt) < config.context:
+def encode_prompt(tokenizer, text, context):
+    """Ids of a prompt, with room for an answer."""
+    prompt = data.encode(tokenizer, [text])[0]
+    if not 0 < len(prompt) < context:
         raise ValueError(
-            f"--prompt must be 1 to {config.context - 1} tokens long (--context is "
-            f"{config.context}), got {len(prompt)}."
+            f"--prompt must be 1 to {context - 1} tokens long (--context is "
+            f"{context}), got {len(prompt)}."
         )
     return prompt
 
 
 def sample(model, tokenizer, config, count=3):
     """A few texts that begin with the prompt."""
-    prompt = encode_prompt(tokenizer, config)
+    prompt = encode_prompt(tokenizer, config.prompt, config.context)
     new = min(config.new_tokens, config.context - len(prompt))
     strategy = generation.Sample(config.temperature, seed=config.seed)
     prompts = np.tile(prompt, (count, 1))
     return data.decode(tokenizer, generation.generate(model, prompts, new, strategy))
 
 
+def talk(config):
+    """Go on with what a person types, token by token."""
+    model, tokenizer = writing.load_finished(config)
+    strategy = generation.Sample(config.temperature, seed=config.seed)
+
+    def answer(text):
+        prompt = encode_prompt(tokenizer, text, config.context)
+        new = min(config.new_tokens, config.context - len(prompt))
+        steps = generation.stream(
+            model, prompt[None], new, strategy,
+            detokenize=lambda rows: data.decode(tokenizer, rows),
+        )  # fmt: skip
+        return (piece for (piece,) in steps)
+
+    writing.talk(answer)
+
+
 def run(config):
     """Train, evaluate and export; return the final numbers."""
+    if config.mode == "talk":
+        return talk(config)
     folder = session.start(config)
     parts = load(config)
     tokenizer = make_tokenizer(config, parts[0])
-    encode_prompt(tokenizer, config)
+    prompt = encode_prompt(tokenizer, config.prompt, config.context)
     data.save_tokenizer(tokenizer, folder / "tokenizer.json")
     size = tokenizer.vocabulary_size()
     ids, held_out = (
@@ -201,6 +223,11 @@ def run(config):
     parity = artifacts.export_all(
         model, folder, few, *serving(tokenizer, config.context)
     )
+    parity["generators"] = writing.export_generators(
+        model, folder, tokenizer, [config.prompt], prompt[None],
+        max_length=config.context,
+        strategy=generation.Sample(config.temperature, seed=config.seed),
+    )  # fmt: skip
     card = {
         "title": f"A small GPT, trained on {config.dataset}",
         "task": "Goes on with a text, token by token. Losses are in nats per token.",
@@ -208,7 +235,8 @@ def run(config):
         f"{len(parts[1]):,} ({len(held_out):,}) for validation.",
         "use": "`keras_tfm.generation.generate`, the tokenizer by "
         "`keras_tfm.data.load_tokenizer`. The SavedModel's signature `predict_text` "
-        "gives the likeliest next tokens of a text, everything else logits.",
+        "gives the likeliest next tokens of a text, everything else logits; "
+        "`generator/` and `generator.tflite` write whole texts.",
         "limits": "Writes in the manner of its training text and means nothing by it.",
     }
     return artifacts.finish(config, model, history, metrics, card, parity)

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 
 from keras_tfm import data, generation, models, training, visualize
-from recipes import artifacts, flags, session
+from recipes import artifacts, flags, session, writing
 from recipes.flags import option
 
 PRESETS = {
@@ -60,6 +60,13 @@ class Config(flags.Common):
     norm_position: str = option("pre", "of the blocks' norms", ("pre", "post"))
     dropout: float = option(0.0, "rate on embeddings and branches")
     label_smoothing: float = option(0.1, "probability spread over all tokens")
+    num_beams: int = option(5, "of the search that is scored beside greedy, 1 for none")
+    length_penalty: float = option(1.0, "of that search, above 0 favours long answers")
+    mode: str = option(
+        "train",
+        "evaluate: score a finished run again; talk: translate what you type",
+        ("train", "evaluate", "talk"),
+    )
 
 
 def load(config):
@@ -118,8 +125,8 @@ def compile_model(model, config, steps):
     )
 
 
-def translate(model, tokenizer, texts, max_length, batch_size=128):
-    """Greedy translations of a list of texts, those of like length together."""
+def translate(model, tokenizer, texts, max_length, strategy=None, batch_size=128):
+    """Translations of a list of texts, greedy ones unless told otherwise."""
     ids = data.special_ids(tokenizer)
     rows = data.encode_for_translation(texts, tokenizer, max_length)
     order = np.argsort([len(row) for row in rows], kind="stable")
@@ -131,27 +138,70 @@ def translate(model, tokenizer, texts, max_length, batch_size=128):
             "target_token_ids": np.full((len(numbers), 1), ids["start"]),
         }
         made = generation.generate(
-            model, inputs, max_length - 1, stop_token_ids=[ids["end"]]
+            model, inputs, max_length - 1, strategy, stop_token_ids=[ids["end"]]
         )
         for number, text in zip(numbers, data.decode(tokenizer, made[:, 1:])):
             outputs[number] = text
     return outputs
 
 
-def score(outputs, sources, references, lowercase):
-    """Exact match, BLEU and chrF of translations; `baseline_copy`: of the sources."""
-    metrics = {}
-    for prefix, texts in (("test", outputs), ("baseline_copy", sources)):
-        right = [a == b for a, b in zip(texts, references)]
-        metrics[f"{prefix}_exact_match"] = float(np.mean(right))
-        for name in ("bleu", "chrf"):
-            corpus = getattr(training, f"corpus_{name}")
-            metrics[f"{prefix}_{name}"] = corpus(texts, references, lowercase).score
+def score(name, outputs, references, lowercase):
+    """Exact match, BLEU and chrF of translations, after `name`_."""
+    right = [a == b for a, b in zip(outputs, references)]
+    metrics = {f"{name}_exact_match": float(np.mean(right))}
+    for measure in ("bleu", "chrf"):
+        corpus = getattr(training, f"corpus_{measure}")
+        metrics[f"{name}_{measure}"] = corpus(outputs, references, lowercase).score
     return metrics
+
+
+def evaluate(model, tokenizer, config, pairs):
+    """Print some translations and score all: greedy, by beams, and of no model."""
+    sources, references = map(list, zip(*pairs))
+    outputs = translate(model, tokenizer, sources, config.max_length)
+    for source, reference, output in zip(sources[:6], references, outputs):
+        print(f"  source     {source}\n  reference  {reference}")
+        print(f"  model      {output}\n")
+    scored = {"test": outputs}
+    if config.num_beams > 1:
+        beams = generation.BeamSearch(config.num_beams, config.length_penalty)
+        limit = config.max_length
+        scored["beam"] = translate(model, tokenizer, sources, limit, beams)
+    scored["baseline_copy"] = sources
+    metrics = {}
+    for name, texts in scored.items():
+        metrics |= score(name, texts, references, bool(config.lowercase))
+    return metrics
+
+
+def revisit(config):
+    """Evaluate a finished run again, or translate what a person types."""
+    model, tokenizer = writing.load_finished(config)
+    if config.mode == "evaluate":
+        metrics = evaluate(model, tokenizer, config, load(config)["test"])
+        print("  ".join(f"{name} {value:.4g}" for name, value in metrics.items()))
+        return metrics
+    ids = data.special_ids(tokenizer)
+
+    def answer(text):
+        text = text.lower() if config.lowercase else text
+        rows = data.encode_for_translation([text], tokenizer, config.max_length)
+        steps = generation.stream(
+            model,
+            {"source_token_ids": rows, "target_token_ids": [[ids["start"]]]},
+            config.max_length - 1,
+            stop_token_ids=[ids["end"]],
+            detokenize=lambda rows: data.decode(tokenizer, rows),
+        )
+        return (piece for (piece,) in steps)
+
+    return writing.talk(answer)
 
 
 def run(config):
     """Train, evaluate and export; return the final numbers."""
+    if config.mode != "train":
+        return revisit(config)
     folder = session.start(config)
     pairs = load(config)
     words = [text for pair in pairs["train"] for text in pair]
@@ -169,28 +219,34 @@ def run(config):
     compile_model(model, config, len(train))
     history = session.fit(model, config, train, validation)
 
+    metrics = evaluate(model, tokenizer, config, pairs["test"])
     sources, references = map(list, zip(*pairs["test"]))
-    outputs = translate(model, tokenizer, sources, config.max_length)
-    metrics = score(outputs, sources, references, bool(config.lowercase))
-    for source, reference, output in zip(sources[:6], references, outputs):
-        print(f"  source     {source}\n  reference  {reference}")
-        print(f"  model      {output}\n")
     few = data.translation_dataset(
         sources[:8], references[:8], tokenizer, max_length=config.max_length
     )
     few = {name: ids.numpy() for name, ids in next(iter(few))[0].items()}
     _draw(folder, model, tokenizer, few)
     parity = artifacts.export_all(model, folder, few)
+    ids = data.special_ids(tokenizer)
+    starts = np.full((len(few["source_token_ids"]), 1), ids["start"])
+    parity["generators"] = writing.export_generators(
+        model, folder, tokenizer, sources[:8],
+        {"source_token_ids": few["source_token_ids"], "target_token_ids": starts},
+        max_length=config.max_length, strategy=generation.BeamSearch(config.num_beams),
+        start_token_id=ids["start"], stop_token_ids=[ids["end"]],
+    )  # fmt: skip
     card = {
         "title": f"A small Transformer, trained to translate on {config.dataset}",
-        "task": "Translates a sentence; the scores are those of greedy translations of "
-        "the test sentences, `baseline_copy` those of the sources.",
+        "task": "Translates a sentence; `test` scores are those of greedy translations "
+        f"of the test sentences, `beam` those of {config.num_beams} beams, "
+        "`baseline_copy` those of the sources.",
         "data": f"{len(pairs['train']):,} training and {len(sources):,} test pairs"
         f"{', lower-cased' * bool(config.lowercase)}.",
         "use": "`recipes.translation.translate(model, tokenizer, texts, max_length)`, "
         "the tokenizer by `keras_tfm.data.load_tokenizer`. The exported files take "
         "`source_token_ids` and `target_token_ids`, the target so far with the start "
-        "token first, and give the logits of each next token.",
+        "token first, and give the logits of each next token; `generator/` and "
+        "`generator.tflite` translate.",
         "limits": "Knows the words and the style of its training pairs, no others.",
     }
     return artifacts.finish(config, model, history, metrics, card, parity)

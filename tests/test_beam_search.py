@@ -154,7 +154,9 @@ def test_each_row_is_its_own_single_run(make, side):
     for i, prompt in enumerate(PROMPTS):
         alone = generate_with_scores(model, [prompt], 6, **options)
         length = alone.token_ids.shape[2]
-        np.testing.assert_array_equal(rows.token_ids[i, :, -length:], alone.token_ids[0])
+        np.testing.assert_array_equal(
+            rows.token_ids[i, :, -length:], alone.token_ids[0]
+        )
         np.testing.assert_allclose(rows.scores[i], alone.scores[0], atol=1e-5)
 
 

@@ -67,10 +67,14 @@ def test_litert_has_the_processors(name, tmp_path):
     settings |= {"max_length": 16, "stop_token_ids": (7,)}
     path = generation_to_litert(model, tmp_path / "model.tflite", **settings)
     ids, mask = padded("left")
-    assert check_generation(model, path, ids, padding_mask=mask, **settings).agreeing == 3
+    assert (
+        check_generation(model, path, ids, padding_mask=mask, **settings).agreeing == 3
+    )
     choices = {**settings, "processors": [OneOf([[5, 8, 7], [6, 7], [5, 9, 7]])]}
     path = generation_to_litert(model, path, **choices)
-    assert check_generation(model, path, ids, padding_mask=mask, **choices).agreeing == 3
+    assert (
+        check_generation(model, path, ids, padding_mask=mask, **choices).agreeing == 3
+    )
 
 
 @pytest.mark.parametrize("name", ["greedy", "sample", "beams"])

@@ -1,5 +1,6 @@
 """The recipe on tiny slices: it learns, leaves its files, and fails in one line."""
 
+import dataclasses
 import json
 
 import keras
@@ -26,6 +27,8 @@ FILES = {
     "README.md",
     "attention.png",
     "curves.png",
+    "generator",
+    "generator.tflite",
     "metrics.json",
     "model.keras",
     "model.tflite",
@@ -69,6 +72,8 @@ def test_learns_and_leaves_its_files(done):
         metrics["validation_loss"] / np.log(2)
     )
     assert record["parity"]["litert"]["agreement"] == 1
+    for counts in record["parity"]["generators"].values():
+        assert counts == {"agreeing": 1, "prompts": 1}
     assert FILES <= {path.name for path in folder.iterdir()}
 
 
@@ -82,6 +87,22 @@ def test_files_alone_go_on_with_a_text(done):
     # Padding and unknown characters, drawn now and then, are no text.
     assert all(text.startswith("the ") and len(text) in range(8, 13) for text in texts)
     assert texts == gpt_generation.sample(model, tokenizer, settings)
+
+
+def test_a_finished_run_talks(done, capsys, monkeypatch):
+    folder, _ = done
+    lines = iter(["the cat", "far too long a text to go on with", ""])
+    monkeypatch.setattr("builtins.input", lambda _: next(lines))
+    settings = config(folder, mode="talk", temperature=0.0, tokenizer="characters")
+    gpt_generation.run(settings)
+    _, written, error = capsys.readouterr().out.splitlines()
+    model = keras.models.load_model(folder / "model.keras")
+    tokenizer = data.load_tokenizer(folder / "tokenizer.json")
+    greedy = dataclasses.replace(settings, prompt="the cat")
+    assert "the cat" + written == gpt_generation.sample(model, tokenizer, greedy, 1)[0]
+    assert error.startswith("error: --prompt must be")
+    with pytest.raises(ValueError, match="holds no finished run"):
+        gpt_generation.run(dataclasses.replace(settings, output_dir="nowhere"))
 
 
 def test_saved_model_takes_texts(done):

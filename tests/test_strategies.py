@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_tfm.generation.strategies import Greedy, Sample, next_uniform, seed_generators
+from keras_tfm.generation.strategies import (
+    Greedy,
+    Sample,
+    next_uniform,
+    seed_generators,
+)
 
 
 def pick(strategy, logits):

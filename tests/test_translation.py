@@ -1,5 +1,6 @@
 """The recipe on tiny slices: it learns, leaves its files, and fails in one line."""
 
+import dataclasses
 import json
 
 import keras
@@ -23,6 +24,8 @@ FILES = {
     "README.md",
     "attention.png",
     "curves.png",
+    "generator",
+    "generator.tflite",
     "metrics.json",
     "model.keras",
     "model.tflite",
@@ -55,6 +58,8 @@ def test_learns_and_leaves_its_files(done):
     assert 0 <= metrics["test_exact_match"] <= 1
     assert metrics["baseline_copy_exact_match"] == 0
     assert record["parity"]["litert"]["agreement"] == 1
+    for counts in record["parity"]["generators"].values():
+        assert counts == {"agreeing": 8, "prompts": 8}
     assert FILES <= {path.name for path in folder.iterdir()}
 
 
@@ -67,8 +72,7 @@ def test_files_alone_translate(done):
     assert len(outputs) == 3 and all(isinstance(text, str) for text in outputs)
     # The order of the texts and what they are batched with change nothing.
     one_by_one = [
-        translation.translate(model, tokenizer, [text], 64, batch_size=1)[0]
-        for text in texts[::-1]
+        translation.translate(model, tokenizer, [text], 64)[0] for text in texts[::-1]
     ]
     assert outputs == one_by_one[::-1]
 
@@ -76,11 +80,27 @@ def test_files_alone_translate(done):
 def test_scores_of_right_and_copied_texts():
     references = ["ein hund läuft schnell", "zwei", "drei katzen sitzen still"]
     sources = ["a dog runs fast", "zwei", "three cats sit still"]
-    metrics = translation.score(references, sources, references, lowercase=False)
+    metrics = translation.score("test", references, references, lowercase=False)
     assert metrics["test_exact_match"] == 1
     assert metrics["test_chrf"] == pytest.approx(100)
-    assert metrics["baseline_copy_exact_match"] == pytest.approx(1 / 3)
-    assert metrics["baseline_copy_chrf"] < 40
+    metrics = translation.score("copy", sources, references, lowercase=False)
+    assert metrics["copy_exact_match"] == pytest.approx(1 / 3)
+    assert metrics["copy_chrf"] < 40
+
+
+def test_a_finished_run_is_evaluated_and_talks(done, capsys, monkeypatch):
+    folder, metrics = done
+    settings = config(folder, dataset=f"tsv:{folder.parent / 'pairs.tsv'}", epochs=3)
+    again = translation.run(dataclasses.replace(settings, mode="evaluate"))
+    assert again == {name: metrics[name] for name in again}
+    lines = iter(["seventy-two", ""])
+    monkeypatch.setattr("builtins.input", lambda _: next(lines))
+    capsys.readouterr()
+    translation.run(dataclasses.replace(settings, mode="talk"))
+    model = keras.models.load_model(folder / "model.keras")
+    tokenizer = data.load_tokenizer(folder / "tokenizer.json")
+    expected = translation.translate(model, tokenizer, ["seventy-two"], 64)[0]
+    assert capsys.readouterr().out.splitlines()[1:] == [expected]
 
 
 def test_load_cuts_the_users_pairs_in_three(tmp_path):

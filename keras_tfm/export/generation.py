@@ -12,8 +12,10 @@ import numpy as np
 
 from keras_tfm.export import precision, signatures
 from keras_tfm.export.litert import check_quantize, convert_folder
+from keras_tfm.export.parity import GenerationParity, run_file
 from keras_tfm.export.saved_model import track_resources, write_archive
 from keras_tfm.export.staging import staged_file
+from keras_tfm.generation import generate_with_scores
 from keras_tfm.generation.decoder import Decoder
 from keras_tfm.generation.prompts import room_of
 from keras_tfm.generation.strategies import Greedy
@@ -179,7 +181,9 @@ def generation_to_litert(
     names = {"token_ids": tf.int32, "padding_mask": tf.bool}
     if loop.encodes:
         names = {"source_token_ids": tf.int32}
-    specs = {name: tf.TensorSpec(shape, kind, name=name) for name, kind in names.items()}
+    specs = {
+        name: tf.TensorSpec(shape, kind, name=name) for name, kind in names.items()
+    }
     if hasattr(loop.strategy, "seed"):
         specs["seed"] = tf.TensorSpec((), tf.int32, name="seed")
 
@@ -325,12 +329,14 @@ def check_generation(
     processors=(),
     stop_token_ids=(),
     padding_mask=None,
+    texts=None,
 ):
     """Run a model and its exported generator on the same prompts and compare.
 
     Args:
         model: the model that was exported.
-        path: str or path of a .tflite file of `generation_to_litert`.
+        path: str or path of what `generation_to_saved_model` or
+            `generation_to_litert` wrote.
         prompts: int (B, T), padded on the left; for an encoder-decoder a dict as for
             `keras_tfm.generation.generate`.
         strategy: that of the export, as all that follow.
@@ -338,23 +344,23 @@ def check_generation(
         processors: callables.
         stop_token_ids: ints.
         padding_mask: bool (B, T), all real unless given.
+        texts: list of B str, the prompts as a SavedModel takes them.
 
     Returns: `GenerationParity`, which prints as one line.
 
     Raises:
         ValueError: the file is missing, foreign or does not accept these prompts.
     """
-    from keras_tfm.export.parity import GenerationParity, run_file
-    from keras_tfm.generation import generate_with_scores
-
     encodes = isinstance(prompts, dict)
     ids = np.asarray(prompts["target_token_ids"] if encodes else prompts, "int32")
-    if encodes:
+    if pathlib.Path(path).is_dir():
+        inputs = {"text": texts}
+    elif encodes:
         inputs = {"source_token_ids": prompts["source_token_ids"]}
     else:
         mask = np.ones(ids.shape, bool) if padding_mask is None else padding_mask
         inputs = {"token_ids": ids, "padding_mask": mask}
-    if hasattr(strategy, "seed"):
+    if hasattr(strategy, "seed") and "text" not in inputs:
         inputs["seed"] = np.array(strategy.seed, "int32")
     made = run_file(path, inputs)["token_ids"][:, 0]
     expected = generate_with_scores(

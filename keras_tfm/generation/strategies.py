@@ -1,9 +1,9 @@
 """How the next token is chosen from the logits.
 
 A strategy is a frozen dataclass: `rows`, how many rows it keeps for a prompt;
-`begin(history, seed)`, its first state; `prepare(logits)`, what the processors are given;
-`choose(logits, own, history, state)`, a `Choice`; `finish(history, state)`, the results
-and their scores.
+`begin(history, seed)`, its first state; `prepare(logits)`, what processors are given;
+`choose(logits, own, history, state)`, a `Choice`; `finish(history, state)`, the
+results and their scores.
 
 Letters: B batch, R rows, M tokens that a row has room for, V vocabulary.
 """

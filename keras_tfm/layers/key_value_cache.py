@@ -26,9 +26,7 @@ def empty_cache(shape, dtype):
     return {"key": empty, "value": empty}
 
 
-def extend_cache(
-    cache, key, value, cache_index, padding_mask=None, window=None
-):
+def extend_cache(cache, key, value, cache_index, padding_mask=None, window=None):
     """Put new keys and values into a cache, and give attention what it needs.
 
     A cache of exactly `window` positions rolls: it holds the newest ones, in order,

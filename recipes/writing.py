@@ -1,0 +1,78 @@
+"""What the recipes that write text share: finished runs, generator files, talking."""
+
+import keras
+
+from keras_tfm import data, export
+from recipes import session
+
+GENERATOR = "generator", "generator.tflite"
+
+
+def load_finished(config):
+    """Read the model and the tokenizer of a finished run.
+
+    Args:
+        config: a `Config`.
+
+    Returns: pair of `keras.Model` and tokenizer.
+
+    Raises:
+        ValueError: the folder holds no finished run.
+    """
+    folder = session.folder_of(config)
+    if not (folder / session.METRICS).exists():
+        raise ValueError(
+            f"{folder} holds no finished run. Train one first, with the same flags and "
+            "--mode train."
+        )
+    model = keras.models.load_model(folder / "model.keras")
+    return model, data.load_tokenizer(folder / "tokenizer.json")
+
+
+def talk(answer):
+    """Answer the lines that a person types, until an empty one.
+
+    Args:
+        answer: function from a str to an iterable of pieces of text.
+    """
+    print("Type a text, an empty line ends.")
+    while True:
+        try:
+            line = input("> ")
+        except EOFError:
+            line = ""
+        if not line:
+            return
+        try:
+            for piece in answer(line):
+                print(piece, end="", flush=True)
+            print()
+        except ValueError as error:
+            print(f"error: {error}")
+
+
+def export_generators(model, folder, tokenizer, texts, prompts, **settings):
+    """Write generators as SavedModel and LiteRT, and let the files write.
+
+    Args:
+        model: the trained `keras.Model`.
+        folder: `pathlib.Path` of the results.
+        tokenizer: that of the run.
+        texts: list of str to go on with, or to translate.
+        prompts: the same as ids, see `keras_tfm.export.check_generation`.
+        **settings: of `keras_tfm.export.generation_to_saved_model`.
+
+    Returns: dict, for how many of the prompts each file makes the model's tokens.
+    """
+    start = {"start_token_id": settings.pop("start_token_id", None)}
+    saved, litert = (folder / name for name in GENERATOR)
+    export.generation_to_saved_model(model, saved, tokenizer, **settings, **start)
+    export.generation_to_litert(model, litert, **settings, **start)
+    for text, made in zip(texts, export.run_file(saved, {"text": texts})["text"]):
+        print(f"  {text} -> {made.decode('utf-8', 'replace')}")
+    results = {}
+    for path in (saved, litert):
+        parity = export.check_generation(model, path, prompts, texts=texts, **settings)
+        print(f"  {parity}")
+        results[path.name] = {"agreeing": parity.agreeing, "prompts": parity.prompts}
+    return results
