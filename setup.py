@@ -18,7 +18,14 @@ RECIPES = [
     "tensorflow-datasets",
     "tokenizers",
 ]
-TESTS = [*RECIPES, "jax", "pytest", "pytest-xdist", "ruff"]
+TESTS = [
+    *RECIPES,
+    "jax",
+    "pytest",
+    "pytest-xdist",
+    "ruff",
+    "tensorflow-serving-api",
+]
 DOCS = ["matplotlib", "mkdocs-material", "mkdocstrings[python]"]
 
 setup(

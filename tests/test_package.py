@@ -22,14 +22,16 @@ PROMISED = {
         MixtureOfExperts TransformerEncoderBlock TransformerDecoderBlock
         PatchEmbedding ClassToken DropPath LayerScale""",
     "models": "Bert BertPretrainer GPT Seq2SeqTransformer VisionTransformer classifier",
-    "generation": "generate Greedy Sample",
-    "export": "to_saved_model to_litert check_parity",
+    "generation": """generate stream score Greedy Sample BeamSearch
+        RepetitionPenalty NoRepeatNGram MinLength ForcedToken SuppressTokens""",
+    "export": """to_saved_model to_litert check_parity generation_to_saved_model
+        generation_to_litert""",
     "visualize": "attention_map training_curves position_table similarity",
 }
 HEAVY = """tensorflow jax torch matplotlib keras_hub keras_nlp tensorflow_datasets
     tensorflow_text sklearn tokenizers sentencepiece sacrebleu num2words PIL
     safetensors ai_edge_litert""".split()
-NEVER_SAVED = {"Generator"}  # a compiled loop, which no model or config holds
+NEVER_SAVED = {"Generator", "Start", "Advance", "Scorer"}  # compiled, never in a config
 MEASURE = """
 import sys, time
 import keras
