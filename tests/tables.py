@@ -70,3 +70,41 @@ def all_answers(model, prompt, new, stops):
                 (answers if ended else longer)[(*row, token)] = total + value
         open_rows = longer
     return answers
+
+
+class TrigramModel(keras.Model):
+    """Logits of the next token from the last two, the first of them from the cache.
+
+    The cache holds the tokens themselves, one place a position; `table` float
+    (V, V, V) gives the logits. Where there is no real token, 0 stands.
+    """
+
+    def __init__(self, table):
+        super().__init__()
+        self.vocabulary_size = table.shape[0]
+        self.table = self.add_weight(shape=table.shape, name="table")
+        self.table.assign(table)
+        self.built = True
+
+    def init_cache(self, batch_size, max_length, context=None):
+        return {"tokens": ops.zeros((batch_size, max_length), "int32")}
+
+    def call_with_cache(
+        self,
+        token_ids,
+        cache,
+        cache_index,
+        padding_mask=None,
+        context_padding_mask=None,
+        positions=None,
+    ):
+        real = padding_mask if padding_mask is not None else cache["tokens"] >= 0
+        tokens = ops.slice_update(cache["tokens"], (0, cache_index), token_ids)
+        places = ops.arange(token_ids.shape[1], dtype="int32") + cache_index
+        seen = ops.where(real, tokens, 0)
+        before = ops.take(seen, ops.maximum(places - 1, 0), axis=1)
+        before = ops.where(places > 0, before, 0)
+        last = ops.take(seen, places, axis=1)
+        flat = ops.reshape(self.table, (-1, self.vocabulary_size))
+        logits = ops.take(flat, before * self.vocabulary_size + last, axis=0)
+        return logits, {"tokens": tokens}

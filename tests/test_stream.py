@@ -48,8 +48,8 @@ def test_text_comes_in_whole_characters():
     assert texts == [["n"], [""], ["é"], ["!"], [""], [""]]
 
 
-def test_several_rows_a_prompt_are_refused():
-    with pytest.raises(ValueError, match="must keep one row for a prompt"):
+def test_other_strategies_are_refused():
+    with pytest.raises(ValueError, match="one token after the other"):
         stream(learned(), [[5]], 3, BeamSearch(2))
     with pytest.raises(ValueError, match="at least 1"):
         stream(learned(), [[5]], 0)

@@ -220,6 +220,11 @@ class _Loop:
                 f"positions, got {max_length}."
             )
         self.strategy = Greedy() if strategy is None else strategy
+        if self.strategy.decoder is not Decoder:
+            raise ValueError(
+                "`strategy` must be Greedy, Sample or BeamSearch in a file, got "
+                f"{self.strategy}."
+            )
         self.seed = getattr(self.strategy, "seed", 0)
         self.max_length, self.start_token_id = max_length, start_token_id
         # One more: prompts of unknown length get a column of padding, so that there

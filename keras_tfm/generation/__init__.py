@@ -11,6 +11,7 @@ from keras_tfm.generation.processors import (
     SuppressTokens,
 )
 from keras_tfm.generation.score import score
+from keras_tfm.generation.speculative import Speculative
 from keras_tfm.generation.strategies import Greedy, Sample
 from keras_tfm.generation.stream import stream
 
@@ -24,6 +25,7 @@ __all__ = [
     "OneOf",
     "RepetitionPenalty",
     "Sample",
+    "Speculative",
     "SuppressTokens",
     "generate",
     "generate_with_scores",

@@ -5,10 +5,11 @@ room for, V vocabulary, C candidates.
 """
 
 import dataclasses
+from typing import ClassVar
 
 from keras import ops
 
-from keras_tfm.generation.decoder import Choice, put_column
+from keras_tfm.generation.decoder import Choice, Decoder, put_column
 
 NEVER = float("-inf")
 
@@ -48,6 +49,7 @@ class BeamSearch:
         length ** penalty; groups: Vijayakumar et al. 2016, arXiv:1610.02424.
     """
 
+    decoder: ClassVar[type] = Decoder
     num_beams: int = 4
     length_penalty: float = 1.0
     early_stopping: bool = False

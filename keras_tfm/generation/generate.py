@@ -13,7 +13,6 @@ import warnings
 import keras
 import numpy as np
 
-from keras_tfm.generation.decoder import Decoder
 from keras_tfm.generation.prompts import fit_to_buckets, read_prompts
 from keras_tfm.generation.strategies import Greedy
 
@@ -53,7 +52,8 @@ def generate(
             `source_token_ids`, int (B, S), and `target_token_ids`, int (B, T), which
             hold at least a start token.
         max_new_tokens: int, tokens to add.
-        strategy: `Greedy()` (unless given), `Sample(...)` or `BeamSearch(...)`.
+        strategy: `Greedy()` (unless given), `Sample(...)`, `BeamSearch(...)` or
+            `Speculative(...)`.
         processors: callables (logits, history) -> logits, such as `MinLength`, applied
             in their order. Where they leave no token at all, the model's own best
             is taken and a warning says so.
@@ -181,7 +181,13 @@ def prepare(
     """
     strategy = Greedy() if strategy is None else strategy
     prompts = read_prompts(model, token_ids, padding_mask)
-    inputs, max_length = fit_to_buckets(model, prompts, max_new_tokens)
+    inputs, max_length = fit_to_buckets(
+        model,
+        prompts,
+        max_new_tokens,
+        getattr(strategy, "spare", 0),
+        getattr(strategy, "draft", None),
+    )
     inputs["limit"] = np.array(max_new_tokens, "int32")
     inputs["seed"] = np.array(getattr(strategy, "seed", 0), "int32")
     stops = tuple(int(i) for i in stop_token_ids)
@@ -233,6 +239,22 @@ def compiled(kind, model, inputs, *settings):
     return kept[key]
 
 
+def decoder_of(model, max_length, strategy, processors, stop_token_ids):
+    """The loop that a strategy asks for.
+
+    Args:
+        model: keeps the cache protocol.
+        max_length: int.
+        strategy: a strategy.
+        processors: callables.
+        stop_token_ids: ints.
+
+    Returns: a `Decoder`, or what has its methods.
+    """
+    kind = strategy.decoder
+    return kind(model, max_length, strategy, processors, stop_token_ids)
+
+
 class Generator(keras.Model):
     """The decoding loop as a model, so that Keras compiles it on every backend.
 
@@ -249,10 +271,11 @@ class Generator(keras.Model):
     def __init__(self, model, *settings):
         super().__init__()
         self.model = model
+        self.draft = getattr(settings[1], "draft", None)  # its weights count, too
         self.settings = settings
         self.built = True
 
     def call(self, inputs):
-        decoder = Decoder(self.model, *self.settings)
+        decoder = decoder_of(self.model, *self.settings)
         fixed, moving = decoder.start(inputs)
         return decoder.finish(fixed, decoder.advance(fixed, moving, inputs["limit"]))

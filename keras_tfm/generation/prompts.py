@@ -63,13 +63,15 @@ def room_of(model):
     return getattr(model, "max_sequence_length", None)
 
 
-def fit_to_buckets(model, inputs, max_new_tokens):
+def fit_to_buckets(model, inputs, max_new_tokens, spare=0, draft=None):
     """Pad to one of a few lengths, so that few lengths are compiled.
 
     Args:
         model: keeps the cache protocol.
         inputs: dict from `read_prompts`.
         max_new_tokens: int.
+        spare: int, positions that the strategy needs beside them.
+        draft: another model that reads the same tokens, or None.
 
     Returns: pair of the padded dict and int, the tokens that a row has room for: one
         more than the cache holds.
@@ -77,14 +79,18 @@ def fit_to_buckets(model, inputs, max_new_tokens):
     Raises:
         ValueError: `max_new_tokens` below 1, more tokens than the model has positions.
     """
-    length, room = inputs["token_ids"].shape[1], room_of(model)
+    length = inputs["token_ids"].shape[1]
+    rooms = [room_of(one) for one in (model, draft) if one is not None]
+    room = min((room for room in rooms if room is not None), default=None)
     if max_new_tokens < 1:
         raise ValueError(f"`max_new_tokens` must be at least 1, got {max_new_tokens}.")
-    if room is not None and length + max_new_tokens > room:
+    if room is not None and length + max_new_tokens + spare > room:
+        guesses = f" and {spare} for guesses" if spare else ""
         raise ValueError(
-            f"A prompt of {length} and {max_new_tokens} new tokens are more than the "
-            f"{room} of `max_sequence_length`."
+            f"A prompt of {length} and {max_new_tokens} new tokens{guesses} are more "
+            f"than the {room} of `max_sequence_length`."
         )
+    source_room, room = room, None if room is None else room - spare
     left = bucket(length, None if room is None else room - max_new_tokens) - length
     padded = {
         "token_ids": np.pad(inputs["token_ids"], ((0, 0), (left, 0))),
@@ -92,7 +98,7 @@ def fit_to_buckets(model, inputs, max_new_tokens):
     }
     if "source_token_ids" in inputs:
         source = inputs["source_token_ids"]
-        right = bucket(source.shape[1], room) - source.shape[1]
+        right = bucket(source.shape[1], source_room) - source.shape[1]
         padded["source_token_ids"] = np.pad(source, ((0, 0), (0, right)))
     start = left + length
     left_room = None if room is None else room - start

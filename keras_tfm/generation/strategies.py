@@ -1,6 +1,7 @@
 """How the next token is chosen from the logits.
 
-A strategy is a frozen dataclass: `rows`, how many rows it keeps for a prompt;
+A strategy is a frozen dataclass: `decoder`, the class of its loop; for `Decoder`
+itself also `rows`, how many rows it keeps for a prompt;
 `begin(history, seed)`, its first state; `prepare(logits)`, what processors are given;
 `choose(logits, own, history, state)`, a `Choice`; `finish(history, state)`, the
 results and their scores.
@@ -13,7 +14,7 @@ from typing import ClassVar
 
 from keras import ops
 
-from keras_tfm.generation.decoder import Choice
+from keras_tfm.generation.decoder import Choice, Decoder
 
 # Wichmann and Hill 1982, AS 183: three small generators, in int32 without overflow.
 FACTORS = (171, 172, 170)
@@ -28,6 +29,7 @@ class OneRow:
     """
 
     rows: ClassVar[int] = 1
+    decoder: ClassVar[type] = Decoder
 
     def begin(self, history, seed):
         """The generators' first numbers and scores of 0.
@@ -100,12 +102,23 @@ class Greedy(OneRow):
         """
         return ops.cast(ops.top_k(logits, 1)[1][:, 0], "int32"), generator
 
+    def weights(self, logits):
+        """1 for the best token, 0 for the others.
+
+        Args:
+            logits: float (..., V).
+
+        Returns: float32 (..., V).
+        """
+        best = ops.top_k(logits, 1)[1][..., 0]
+        return ops.one_hot(best, logits.shape[-1], dtype="float32")
+
 
 @dataclasses.dataclass(frozen=True)
 class Sample(OneRow):
     """A token drawn at random.
 
-    In this order: logits are divided by the temperature, all but the `top_k` best
+    In this order: logits are divided by the temperature, all below the `top_k`-th best
     are dropped, then all outside the smallest set whose probability reaches `top_p`,
     then all whose probability is below `min_p` times that of the best. The best
     token always stays. Draws are made by a small integer generator, so that the same
@@ -156,33 +169,55 @@ class Sample(OneRow):
         """
         if self.temperature == 0:
             return Greedy().pick(logits, generator)
-        logits, ids = ops.cast(logits, "float32"), None
-        if self.top_k is not None or self.top_p is not None:
-            count = min(self.top_k or logits.shape[-1], logits.shape[-1])
-            logits, ids = ops.top_k(logits, count)  # best first
+        return draw(self.weights(logits), generator)
+
+    def weights(self, logits):
+        """What is left of each token's probability, the best one's being 1.
+
+        Args:
+            logits: float (..., V).
+
+        Returns: float32 (..., V), at least 0.
+        """
+        if self.temperature == 0:
+            return Greedy().weights(logits)
+        logits = ops.cast(logits, "float32")
         best = ops.max(logits, axis=-1, keepdims=True)
-        weights = ops.exp((logits - best) / self.temperature)  # (R, V), the best is 1
-        if self.top_p is not None:
-            total = ops.sum(weights, axis=-1, keepdims=True)
-            before = (ops.cumsum(weights, axis=-1) - weights) / total
-            inside = ops.less(before, max(self.top_p, 1e-6))
-            weights = ops.where(inside, weights, 0.0)
+        weights = ops.exp((logits - best) / self.temperature)
+        count = min(self.top_k or logits.shape[-1], logits.shape[-1])
+        if self.top_k is not None or self.top_p is not None:
+            ordered = ops.top_k(weights, count)[0]  # best first
+            least = ordered[..., -1:]
+            if self.top_p is not None:
+                total = ops.sum(ordered, axis=-1, keepdims=True)
+                before = (ops.cumsum(ordered, axis=-1) - ordered) / total
+                inside = ops.less(before, max(self.top_p, 1e-6))
+                least = ops.where(inside, ordered, 1.0)
+                least = ops.min(least, axis=-1, keepdims=True)
+            weights = ops.where(ops.greater_equal(weights, least), weights, 0.0)
         if self.min_p is not None:
             weights = ops.where(ops.greater_equal(weights, self.min_p), weights, 0.0)
-        uniform, generator = next_uniform(generator)
-        cumulative = ops.cumsum(weights, axis=-1)
-        total = cumulative[:, -1:]
-        # Rounding may give the last number; the sums end before it with a token of
-        # some weight.
-        below = ops.minimum(uniform, 1 - 2.0**-24) * total
-        passed = ops.logical_and(
-            ops.less_equal(cumulative, below), ops.less(cumulative, total)
-        )
-        chosen = ops.sum(ops.cast(passed, "int32"), axis=-1)
-        if ids is not None:
-            chosen = ops.expand_dims(chosen, 1)
-            chosen = ops.take_along_axis(ids, chosen, axis=1)[:, 0]
-        return ops.cast(chosen, "int32"), generator
+        return weights
+
+
+def draw(weights, generator):
+    """A token drawn by inverting the cumulative distribution.
+
+    Args:
+        weights: float32 (R, V), at least 0, not all 0.
+        generator: int32 (R, 3).
+
+    Returns: pair of int32 (R,) and the next generator.
+    """
+    uniform, generator = next_uniform(generator)
+    cumulative = ops.cumsum(weights, axis=-1)
+    total = cumulative[:, -1:]
+    # The last token of some weight is where the sums end, whatever the rounding.
+    passed = ops.logical_and(
+        ops.less_equal(cumulative, uniform * total), ops.less(cumulative, total)
+    )
+    token = ops.sum(ops.cast(passed, "int32"), axis=-1)
+    return ops.cast(token, "int32"), generator
 
 
 def seed_generators(seed, count):

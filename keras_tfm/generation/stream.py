@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_tfm.generation.decoder import Decoder
 from keras_tfm.generation.generate import compiled, prepare, warn_if_blocked
+from keras_tfm.generation.strategies import OneRow
 
 
 def stream(
@@ -38,7 +39,7 @@ def stream(
         each row (a character of several tokens comes when it is whole).
 
     Raises:
-        ValueError: as `generate`; a strategy that keeps several rows for a prompt.
+        ValueError: as `generate`; another strategy.
 
     Example:
         >>> model = keras_tfm.models.GPT(
@@ -53,11 +54,10 @@ def stream(
         model, token_ids, max_new_tokens, strategy, processors, stop_token_ids,
         padding_mask,
     )  # fmt: skip
-    rows = prepared.settings[1].rows
-    if rows != 1:
+    if not isinstance(prepared.settings[1], OneRow):
         raise ValueError(
-            "`strategy` must keep one row for a prompt, since it cannot take back a "
-            f"token, got {prepared.settings[1]}, which keeps {rows}."
+            "`strategy` must make one token after the other and take none back, as "
+            f"Greedy and Sample do, got {prepared.settings[1]}."
         )
     steps = _tokens(model, prepared, max_new_tokens)
     if detokenize is None:
