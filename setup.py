@@ -26,6 +26,7 @@ TESTS = [
     "ruff",
     "tensorflow-serving-api",
 ]
+BENCHMARKS = [*RECIPES, "ctranslate2", "torch", "transformers"]
 DOCS = ["matplotlib", "mkdocs-material", "mkdocstrings[python]"]
 
 setup(
@@ -40,7 +41,12 @@ setup(
     packages=find_packages(include=["keras_tfm", "keras_tfm.*"]),
     python_requires=">=3.11",
     install_requires=["keras>=3.15.1", "tensorflow", "numpy"],
-    extras_require={"recipes": RECIPES, "tests": TESTS, "docs": DOCS},
+    extras_require={
+        "recipes": RECIPES,
+        "tests": TESTS,
+        "docs": DOCS,
+        "benchmarks": BENCHMARKS,
+    },
     classifiers=[
         "Intended Audience :: Developers",
         "Intended Audience :: Science/Research",

@@ -124,28 +124,6 @@ def unigram_loss(train, validation, vocabulary_size):
     return float(-np.mean(np.log(counts / counts.sum())[validation]))
 
 
-def serving(tokenizer, context):
-    """Make the SavedModel's ends: text to ids, logits to the 5 likeliest tokens."""
-    import tensorflow as tf
-
-    size = tokenizer.vocabulary_size()
-    tokens = tf.constant([data.decode(tokenizer, [[i]])[0] for i in range(size)])
-
-    # A graph: outside of one, keras_hub gives lists, and one byte for an empty text.
-    tokenize = tf.function(tokenizer.tokenize, [tf.TensorSpec([None], "string")])
-
-    def preprocess(text):
-        ids = tf.cast(tokenize(text), "int32")  # ragged
-        ids = ids[:, ::-1].to_tensor()[:, ::-1][:, -context:]  # padded on the left
-        return {"token_ids": ids, "padding_mask": ids > 0}
-
-    def postprocess(logits):
-        probabilities, ids = tf.math.top_k(tf.nn.softmax(logits[:, -1]), 5)
-        return {"next_tokens": tf.gather(tokens, ids), "probabilities": probabilities}
-
-    return preprocess, postprocess
-
-
 def encode_prompt(tokenizer, text, context):
     """Ids of a prompt, with room for an answer."""
     prompt = data.encode(tokenizer, [text])[0]
@@ -220,9 +198,7 @@ def run(config):
     weights = list(visualize.attention_scores(model, few).values())[-1][0]
     labels = data.decode(tokenizer, few["token_ids"].T)
     visualize.attention_map(weights, labels, path=folder / "attention.png")
-    parity = artifacts.export_all(
-        model, folder, few, *serving(tokenizer, config.context)
-    )
+    parity = artifacts.export_all(model, folder, few)
     parity["generators"] = writing.export_generators(
         model, folder, tokenizer, [config.prompt], prompt[None],
         max_length=config.context,
@@ -234,9 +210,8 @@ def run(config):
         "data": f"{len(parts[0]):,} characters ({len(ids):,} tokens) for training, "
         f"{len(parts[1]):,} ({len(held_out):,}) for validation.",
         "use": "`keras_tfm.generation.generate`, the tokenizer by "
-        "`keras_tfm.data.load_tokenizer`. The SavedModel's signature `predict_text` "
-        "gives the likeliest next tokens of a text, everything else logits; "
-        "`generator/` and `generator.tflite` write whole texts.",
+        "`keras_tfm.data.load_tokenizer`. `generator/` goes on with strings, "
+        "`generator.tflite` with ids; the others give logits.",
         "limits": "Writes in the manner of its training text and means nothing by it.",
     }
     return artifacts.finish(config, model, history, metrics, card, parity)

@@ -23,7 +23,8 @@ PROMISED = {
         PatchEmbedding ClassToken DropPath LayerScale""",
     "models": "Bert BertPretrainer GPT Seq2SeqTransformer VisionTransformer classifier",
     "generation": """generate stream score Greedy Sample BeamSearch
-        RepetitionPenalty NoRepeatNGram MinLength ForcedToken SuppressTokens""",
+        RepetitionPenalty NoRepeatNGram MinLength ForcedToken SuppressTokens OneOf
+        Contrastive Speculative""",
     "export": """to_saved_model to_litert check_parity generation_to_saved_model
         generation_to_litert""",
     "visualize": "attention_map training_curves position_table similarity",

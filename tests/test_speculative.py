@@ -116,7 +116,7 @@ def test_what_cannot_work_is_refused():
         generate(model, [[5, 3]], 3, strategy, [MinLength(2)])
     with pytest.raises(ValueError, match="one token after the other"):
         stream(model, [[5, 3]], 3, strategy)
-    with pytest.raises(ValueError, match="4 for guesses are more than the 24"):
+    with pytest.raises(ValueError, match="4 to try are more than the 24"):
         generate(model, [[5, 3]], 19, strategy)
     table = np.zeros((5, 4), "float32")
     for one in (

@@ -1,6 +1,7 @@
 """Generation: decoding loops for models that keep the cache protocol."""
 
 from keras_tfm.generation.beam_search import BeamSearch
+from keras_tfm.generation.contrastive import Contrastive
 from keras_tfm.generation.generate import Generated, generate, generate_with_scores
 from keras_tfm.generation.processors import (
     ForcedToken,
@@ -17,6 +18,7 @@ from keras_tfm.generation.stream import stream
 
 __all__ = [
     "BeamSearch",
+    "Contrastive",
     "ForcedToken",
     "Generated",
     "Greedy",

@@ -85,7 +85,7 @@ def fit_to_buckets(model, inputs, max_new_tokens, spare=0, draft=None):
     if max_new_tokens < 1:
         raise ValueError(f"`max_new_tokens` must be at least 1, got {max_new_tokens}.")
     if room is not None and length + max_new_tokens + spare > room:
-        guesses = f" and {spare} for guesses" if spare else ""
+        guesses = f" and {spare} to try" if spare else ""
         raise ValueError(
             f"A prompt of {length} and {max_new_tokens} new tokens{guesses} are more "
             f"than the {room} of `max_sequence_length`."

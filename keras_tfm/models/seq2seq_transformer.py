@@ -253,6 +253,32 @@ class Seq2SeqTransformer(keras.Model):
 
         Returns: pair of float32 (B, T, V) and the new cache.
         """
+        hidden, cache = self.hidden_with_cache(
+            token_ids, cache, cache_index, padding_mask, context_padding_mask, positions
+        )
+        return self.logits_of(hidden), cache
+
+    def hidden_with_cache(
+        self,
+        token_ids,
+        cache,
+        cache_index,
+        padding_mask=None,
+        context_padding_mask=None,
+        positions=None,
+    ):
+        """What `call_with_cache` makes logits of.
+
+        Args:
+            token_ids: see `call_with_cache`, as all that follow.
+            cache: a cache.
+            cache_index: int32 scalar tensor.
+            padding_mask: bool (B, M).
+            context_padding_mask: bool (B, S).
+            positions: int (T,) or (B, T).
+
+        Returns: pair of float (B, T, D) and the new cache.
+        """
         if positions is None:
             positions = ops.arange(ops.shape(token_ids)[1], dtype="int32") + cache_index
         x = self.target_embedding(token_ids) * math.sqrt(self.hidden_dim)
@@ -269,8 +295,17 @@ class Seq2SeqTransformer(keras.Model):
             new_cache.append(layer_cache)
         for norm in self.decoder_end:
             x = norm(x)
-        logits = self.target_embedding(x, reverse=True)
-        return ops.cast(logits, "float32"), new_cache
+        return x, new_cache
+
+    def logits_of(self, hidden):
+        """Logits of the next target token.
+
+        Args:
+            hidden: float (B, T, D), from `hidden_with_cache`.
+
+        Returns: float32 (B, T, V).
+        """
+        return ops.cast(self.target_embedding(hidden, reverse=True), "float32")
 
     def get_config(self):
         return {
