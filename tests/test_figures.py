@@ -71,3 +71,13 @@ def test_check_labels():
     assert check_labels("rows", "abc", 3) == ["a", "b", "c"]
     with pytest.raises(ValueError, match="`rows` must have 3 labels, got 2"):
         check_labels("rows", ["a", "b"], 3)
+
+
+def test_a_long_title_is_broken_into_lines(tmp_path):
+    figure, title = new_figure(4.2, 3.5), "A small model, trained on a data set " * 3
+    figure.subplots()
+    finish(figure, title, tmp_path / "title.png")
+    (text,) = figure.texts
+    extent = text.get_window_extent()
+    assert extent.x0 >= 0 and extent.x1 <= figure.bbox.x1
+    assert text.get_text().split() == title.split()

@@ -3,6 +3,8 @@
 Letters: R rows, C columns of a matrix.
 """
 
+import textwrap
+
 import numpy as np
 
 SEQUENTIAL, DIVERGING = "cividis", "PuOr_r"  # both safe for colour-blind readers
@@ -36,7 +38,8 @@ def finish(figure, title, path):
     Returns: the figure.
     """
     if title:
-        figure.suptitle(title, parse_math=False)
+        width = int(7 * figure.get_figwidth())  # letters that fit beside each other
+        figure.suptitle(textwrap.fill(title, width), parse_math=False)
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure
