@@ -208,19 +208,17 @@ class MultiHeadAttention(keras.layers.Layer):
             positions = ops.arange(ops.shape(inputs)[1], dtype="int32") + cache_index
         query = self._queries(inputs, positions)
         if "context_key" in cache:
-            key, value = cache["context_key"], cache["context_value"]
-            masks = {
-                "padding_mask": context_padding_mask,
-                "query_offset": cache_index,
-            }
-        else:
-            new = self._keys_values(inputs, positions)
-            cache, masks = extend_cache(
-                cache, *new, cache_index, padding_mask, self.window
-            )
-            key, value = masks.pop("key"), masks.pop("value")
-            masks["use_causal_mask"] = True
-        return self._attend((query, key, value), **masks), cache
+            pair = cache["context_key"], cache["context_value"]
+            masks = {"padding_mask": context_padding_mask}
+            return self._attend(
+                (query, *pair), query_offset=cache_index, **masks
+            ), cache
+        pair = self._keys_values(inputs, positions)
+        cache, found = extend_cache(
+            cache, *pair, cache_index, padding_mask, self.window
+        )
+        pair = found.pop("key"), found.pop("value")
+        return self._attend((query, *pair), use_causal_mask=True, **found), cache
 
     def _queries(self, inputs, positions):
         check_width(inputs, self._widths[0], "inputs")

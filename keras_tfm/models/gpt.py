@@ -10,13 +10,14 @@ from keras_tfm import layers
 from keras_tfm.layers.policies import part_policy
 from keras_tfm.layers.residual import NORMS
 from keras_tfm.models import inputs as tools
+from keras_tfm.models.cache_protocol import CacheProtocol
 from keras_tfm.models.sizes import GPT_SIZES, numbers_of
 
 OPTIONAL = {"padding_mask": tools.all_real}
 
 
 @keras.saving.register_keras_serializable(package="keras_tfm")
-class GPT(keras.Model):
+class GPT(CacheProtocol, keras.Model):
     """Decoder-only language model with a tied output head, a functional model.
 
     Embeds tokens and positions, runs `num_layers` causal pre-norm blocks and a final
@@ -193,34 +194,6 @@ class GPT(keras.Model):
         """
         tools.check_cache_length(max_length, self._limit())
         return [block.init_cache(batch_size, max_length) for block in self.blocks]
-
-    def call_with_cache(
-        self,
-        token_ids,
-        cache,
-        cache_index,
-        padding_mask=None,
-        context_padding_mask=None,
-        positions=None,
-    ):
-        """Logits of new tokens, given those in the cache.
-
-        Args:
-            token_ids: int (B, T), the tokens at cache_index, cache_index + 1 ...
-            cache: what `init_cache` or the last call gave.
-            cache_index: int32 scalar tensor, how many tokens are in the cache.
-            padding_mask: bool (B, M), True for real tokens; prompts of different
-                lengths are padded on the left.
-            context_padding_mask: None, there is no encoder.
-            positions: int (T,) or (B, T), counting real tokens; cache_index, ...
-                unless given.
-
-        Returns: pair of float32 (B, T, V) and the new cache.
-        """
-        hidden, cache = self.hidden_with_cache(
-            token_ids, cache, cache_index, padding_mask, positions=positions
-        )
-        return self.logits_of(hidden), cache
 
     def hidden_with_cache(
         self,

@@ -12,11 +12,12 @@ from keras import ops
 from keras_tfm import layers
 from keras_tfm.layers.policies import part_policy
 from keras_tfm.models import inputs as tools
+from keras_tfm.models.cache_protocol import CacheProtocol
 from keras_tfm.models.sizes import SEQ2SEQ_SIZES, numbers_of
 
 
 @keras.saving.register_keras_serializable(package="keras_tfm")
-class Seq2SeqTransformer(keras.Model):
+class Seq2SeqTransformer(CacheProtocol, keras.Model):
     """Encoder and decoder with sinusoidal positions, a functional model.
 
     Embeddings are multiplied by sqrt(D), and the output head is the target's
@@ -230,33 +231,6 @@ class Seq2SeqTransformer(keras.Model):
             layer.init_cache(batch_size, max_length, context)
             for layer in self.decoder_blocks
         ]
-
-    def call_with_cache(
-        self,
-        token_ids,
-        cache,
-        cache_index,
-        padding_mask=None,
-        context_padding_mask=None,
-        positions=None,
-    ):
-        """Logits of new target tokens, given those in the cache.
-
-        Args:
-            token_ids: int (B, T), the target tokens at cache_index, ...
-            cache: what `init_cache` or the last call gave.
-            cache_index: int32 scalar tensor, how many tokens are in the cache.
-            padding_mask: bool (B, M), True for real target tokens.
-            context_padding_mask: bool (B, S), from `encode`.
-            positions: int (T,) or (B, T), counting real tokens; cache_index, ...
-                unless given.
-
-        Returns: pair of float32 (B, T, V) and the new cache.
-        """
-        hidden, cache = self.hidden_with_cache(
-            token_ids, cache, cache_index, padding_mask, context_padding_mask, positions
-        )
-        return self.logits_of(hidden), cache
 
     def hidden_with_cache(
         self,
