@@ -17,6 +17,14 @@ def random_table(seed, size=11, vocabulary=4):
     return TableModel(table.astype("float32"))
 
 
+def random_tables(count, **sizes):
+    """The same model with one table after the other: its loops are kept."""
+    model = random_table(0, **sizes)
+    for seed in range(count):
+        model.table.assign(random_table(seed, **sizes).table)
+        yield model
+
+
 def answers_of(model, prompt, new, strategy, stops=(EOS,)):
     """The new tokens, up to the stop token, and the scores of one prompt."""
     found = generate_with_scores(model, [prompt], new, strategy, stop_token_ids=stops)
@@ -30,15 +38,18 @@ def answers_of(model, prompt, new, strategy, stops=(EOS,)):
 
 
 @pytest.mark.parametrize("penalty", [-1.0, -0.5, 0.0, 0.6, 1.0, 2.0])
-@pytest.mark.parametrize("seed", range(3))
-def test_wide_search_is_exhaustive(seed, penalty):
+def test_wide_search_is_exhaustive(penalty):
     """FAULTS O35, O36: each answer's own length, EOS counted, divided once."""
-    model, prompt = random_table(seed), [1, 2]
-    totals = all_answers(model, prompt, 4, (EOS,))
-    expected = {row: total / len(row) ** penalty for row, total in totals.items()}
-    expected = sorted(expected.items(), key=lambda item: -item[1])[:64]
-    strategy = BeamSearch(64, penalty, num_return_sequences=64)
-    found = answers_of(model, prompt, 4, strategy)
+    prompt, strategy = [1, 2], BeamSearch(64, penalty, num_return_sequences=64)
+    for model in random_tables(3):
+        totals = all_answers(model, prompt, 4, (EOS,))
+        expected = {row: total / len(row) ** penalty for row, total in totals.items()}
+        expected = sorted(expected.items(), key=lambda item: -item[1])[:64]
+        check_answers(answers_of(model, prompt, 4, strategy), expected)
+
+
+def check_answers(found, expected):
+    """The same rows in the same order, with the same scores."""
     assert [row for row, _ in found] == [row for row, _ in expected]
     np.testing.assert_allclose(
         [s for _, s in found], [s for _, s in expected], rtol=1e-5, atol=1e-5
@@ -74,15 +85,10 @@ def reference(model, prompt, new, width, penalty, stops, early=False):
 @pytest.mark.parametrize("width", [1, 2, 3, 5])
 def test_narrow_search_equals_its_definition(width, early):
     """FAULTS O39: the state goes with its beam; O42: two stop tokens, all beams."""
-    for seed in range(3):
-        model, prompt = random_table(seed, vocabulary=7), [2, 4]
-        expected = reference(model, prompt, 8, width, 0.7, (EOS, 5), early)
-        strategy = BeamSearch(width, 0.7, early, num_return_sequences=width)
-        found = answers_of(model, prompt, 8, strategy, (EOS, 5))
-        assert [row for row, _ in found] == [row for row, _ in expected]
-        np.testing.assert_allclose(
-            [s for _, s in found], [s for _, s in expected], rtol=1e-5, atol=1e-5
-        )
+    strategy = BeamSearch(width, 0.7, early, num_return_sequences=width)
+    for model in random_tables(3, vocabulary=7):
+        expected = reference(model, [2, 4], 8, width, 0.7, (EOS, 5), early)
+        check_answers(answers_of(model, [2, 4], 8, strategy, (EOS, 5)), expected)
 
 
 class Chain(TableModel):
@@ -112,8 +118,8 @@ def test_search_does_not_stop_too_early():
 
 def test_one_beam_is_greedy():
     """FAULTS O36."""
-    for seed in range(4):
-        model, prompt = random_table(seed, vocabulary=6), [1]
+    for model in random_tables(4, vocabulary=6):
+        prompt = [1]
         for strategy in (BeamSearch(1, 0.0), BeamSearch(1, early_stopping=True)):
             one = generate(model, [prompt], 7, strategy, stop_token_ids=[EOS])
             two = generate(model, [prompt], 7, Greedy(), stop_token_ids=[EOS])

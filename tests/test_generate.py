@@ -7,7 +7,7 @@ from keras import ops
 
 import keras_tfm
 from keras_tfm import layers, models
-from keras_tfm.generation import Greedy, Sample, generate
+from keras_tfm.generation import BeamSearch, Greedy, Sample, Speculative, generate
 
 NUMBERS = {
     "vocabulary_size": 31,
@@ -20,11 +20,16 @@ NUMBERS = {
 PROMPTS = [[5, 3], [7, 8, 9, 1, 2], [4] * 9]
 
 
-def spread(model):
-    """Give every weight values that make the best token depend on the prompt."""
+def spread(model, jit=False):
+    """Give every weight values that make the best token depend on the prompt.
+
+    Without XLA a loop is ready in half the time; some tests have it.
+    """
     rng = np.random.default_rng(1)
     for weight in model.weights:
         weight.assign(rng.normal(0, 0.3, weight.shape))
+    if keras.backend.backend() == "tensorflow":
+        model.jit_compile = jit
     return model
 
 
@@ -138,6 +143,22 @@ def test_sampling_is_reproducible_and_seeded():
     other = generate(model, [[5, 3]] * 4, 10, Sample(temperature=1.5, seed=4))
     assert (one != other).any()
     assert len({tuple(row) for row in one.tolist()}) == 4  # rows draw on their own
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(
+    "strategy", [Greedy(), Sample(seed=3), BeamSearch(3), Speculative(num_guesses=2)]
+)
+def test_xla_changes_nothing(strategy):
+    """A model compiled without XLA generates without it, too."""
+    ids, mask = padded("left")
+    rows = []
+    for jit in (False, True):
+        model = spread(learned(), jit)
+        rows.append(generate(model, ids, 5, strategy, padding_mask=mask))
+        (generator,) = vars(model)["_keras_tfm_generators"].values()
+        assert generator.jit_compile is jit
+    np.testing.assert_array_equal(*rows)
 
 
 def test_mixed_precision_generates():

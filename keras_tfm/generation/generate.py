@@ -45,6 +45,7 @@ def generate(
 
     The prompt is read in one pass and the loop runs inside one compiled function,
     which is kept on the model and used again for the same settings and like lengths.
+    It is compiled with XLA unless the model was compiled with `jit_compile=False`.
 
     Args:
         model: such as `GPT` or `Seq2SeqTransformer`.
@@ -270,6 +271,7 @@ class Generator(keras.Model):
 
     def __init__(self, model, *settings):
         super().__init__()
+        self.jit_compile = model.jit_compile
         self.model = model
         self.draft = getattr(settings[1], "draft", None)  # its weights count, too
         self.settings = settings

@@ -76,6 +76,7 @@ class Scorer(keras.Model):
 
     def __init__(self, model, max_length):
         super().__init__()
+        self.jit_compile = model.jit_compile
         self.model = model
         self.max_length = max_length
         self.built = True

@@ -115,6 +115,7 @@ class Start(keras.Model):
 
     def __init__(self, model, *settings):
         super().__init__()
+        self.jit_compile = model.jit_compile
         self.model = model
         self.settings = settings
         self.built = True
