@@ -47,6 +47,7 @@ class Config(flags.Common):
     num_heads: int = option(4, "attention heads")
     hidden_dim: int = option(128, "width of the model")
     intermediate_dim: int = option(256, "inner width of the feed-forward")
+    pooling: str = option("backbone", "first token or mean", ("backbone", "mean"))
     dropout: float = option(0.2, "rate of dropped numbers")
     drop_words: float = option(0.1, "rate of masked words, in training only")
     label_smoothing: float = option(0.1, "share of the target spread over all classes")
@@ -83,7 +84,7 @@ def build(config, vocabulary_size, num_classes):
         config.intermediate_dim, max_sequence_length=config.max_length,
         dropout=config.dropout, dtype=config.policy,
     )  # fmt: skip
-    return models.classifier(backbone, num_classes, config.dropout)
+    return models.classifier(backbone, num_classes, config.dropout, config.pooling)
 
 
 def run(config):

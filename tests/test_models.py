@@ -280,9 +280,23 @@ def test_classifiers_give_float32_logits(cls, policy):
     assert model.layers[-1].name == "logits"
 
 
+def test_a_classifier_pools_the_mean_of_real_tokens(tmp_path):
+    model = randomize(models.classifier(models.Bert(**TEXT), 3, pooling="mean"))
+    given = segmented(2, 5)
+    states = to_numpy(model.backbone(given)["sequence_output"])
+    real = given["padding_mask"][:, :, None]
+    pooled = (states * real).sum(axis=1) / real.sum(axis=1)
+    kernel, bias = model.layers[-1].get_weights()
+    assert_near(model(given), pooled @ kernel + bias)
+    model.save(tmp_path / "model.keras")
+    assert_near(keras.models.load_model(tmp_path / "model.keras")(given), model(given))
+
+
 def test_a_classifier_needs_two_classes():
     with pytest.raises(ValueError, match="`num_classes` must be at least 2, got 1"):
         models.classifier(models.Bert(**TEXT), 1)
+    with pytest.raises(ValueError, match='"backbone" or "mean", got \'max\''):
+        models.classifier(models.Bert(**TEXT), 2, pooling="max")
 
 
 def test_a_class_survives_and_a_clone_does_not():

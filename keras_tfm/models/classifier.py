@@ -1,6 +1,6 @@
 """A classifier on top of a backbone.
 
-Letters: B batch, C num_classes.
+Letters: B batch, T length, D width of the backbone, C num_classes.
 """
 
 import keras
@@ -8,7 +8,7 @@ import keras
 from keras_tfm.models import inputs as tools
 
 
-def classifier(backbone, num_classes, dropout=0.0, name=None):
+def classifier(backbone, num_classes, dropout=0.0, pooling="backbone", name=None):
     """A functional model that classifies what a backbone pools.
 
     Args:
@@ -16,12 +16,14 @@ def classifier(backbone, num_classes, dropout=0.0, name=None):
             outputs are a dict with `pooled_output`, float (B, D).
         num_classes: int C.
         dropout: float in [0, 1), before the linear layer.
+        pooling: "backbone" for its `pooled_output`; "mean" for the mean of its
+            `sequence_output`, float (B, T, D), over real tokens.
         name: name of the model.
 
     Returns: `keras.Model` with the backbone's inputs and float32 logits (B, C).
 
     Raises:
-        ValueError: if `num_classes` is below 2.
+        ValueError: if `num_classes` is below 2, or for an unknown `pooling`.
 
     Example:
         >>> backbone = keras_tfm.models.VisionTransformer(
@@ -32,7 +34,9 @@ def classifier(backbone, num_classes, dropout=0.0, name=None):
         >>> tuple(model(keras.ops.zeros((2, 8, 8, 3))).shape)
         (2, 10)
     """
-    return Classifier(backbone, num_classes, dropout=dropout, name=name)
+    return Classifier(
+        backbone, num_classes, dropout=dropout, pooling=pooling, name=name
+    )
 
 
 @keras.saving.register_keras_serializable(package="keras_tfm")
@@ -46,6 +50,7 @@ class Classifier(keras.Model):
         backbone: see `classifier`; trained further as it is, not copied.
         num_classes: int C.
         dropout: float in [0, 1), before the linear layer.
+        pooling: "backbone" or "mean", see `classifier`.
         dtype: dtype policy; the backbone's unless given. Logits are float32.
         **kwargs: `name`, `trainable`.
 
@@ -56,7 +61,7 @@ class Classifier(keras.Model):
     Returns: float32 (B, C), logits.
 
     Raises:
-        ValueError: if `num_classes` is below 2.
+        ValueError: if `num_classes` is below 2, or for an unknown `pooling`.
     """
 
     def __init__(
@@ -64,12 +69,17 @@ class Classifier(keras.Model):
         backbone,
         num_classes,
         dropout=0.0,
+        pooling="backbone",
         dtype=None,
         trainable=True,
         **kwargs,
     ):
         if num_classes < 2:
             raise ValueError(f"`num_classes` must be at least 2, got {num_classes}.")
+        if pooling not in ("backbone", "mean"):
+            raise ValueError(
+                f'`pooling` must be "backbone" or "mean", got {pooling!r}.'
+            )
         policy = backbone.dtype_policy if dtype is None else dtype
         policy = keras.dtype_policies.get(policy)
 
@@ -84,7 +94,12 @@ class Classifier(keras.Model):
 
         # Graph
         inputs = tools.inputs_like(backbone)
-        x = backbone(inputs)["pooled_output"]  # (B, D)
+        outputs = backbone(inputs)
+        x = outputs["pooled_output"]  # (B, D)
+        if pooling == "mean":
+            real = inputs.get("padding_mask") if isinstance(inputs, dict) else None
+            pool = keras.layers.GlobalAveragePooling1D(name="pool", dtype=policy)
+            x = pool(outputs["sequence_output"], mask=real)
         super().__init__(inputs, logits(drop(x)), **kwargs)
         tools.settle(self, policy, trainable)
         self.input_spec = backbone.input_spec
@@ -93,6 +108,7 @@ class Classifier(keras.Model):
         self.backbone = backbone
         self.num_classes = num_classes
         self.dropout = dropout
+        self.pooling = pooling
 
     def call(self, inputs, training=None, mask=None):
         inputs = tools.complete_for(self.backbone, inputs)
@@ -107,6 +123,7 @@ class Classifier(keras.Model):
             "backbone": keras.saving.serialize_keras_object(self.backbone),
             "num_classes": self.num_classes,
             "dropout": self.dropout,
+            "pooling": self.pooling,
         }
 
     @classmethod
