@@ -251,7 +251,7 @@ class _Loop:
         else:
             start = tf.shape(inputs["token_ids"])[1]
             if check:
-                inputs["token_ids"] = self._checked(inputs, start)
+                inputs |= self._checked(inputs, start)
             for name in ("token_ids", "padding_mask"):
                 inputs[name] = tf.pad(inputs[name], [[0, 0], [1, 0]])
         inputs["limit"] = tf.convert_to_tensor(self.max_length - start, tf.int32)
@@ -262,6 +262,7 @@ class _Loop:
         return {"token_ids": token_ids, "scores": results["scores"]}, start
 
     def _checked(self, inputs, length):
+        """Ids and mask that nothing can read before the checks have passed."""
         import tensorflow as tf
 
         fits = tf.debugging.assert_less(
@@ -272,7 +273,7 @@ class _Loop:
         real = tf.reduce_all(tf.reduce_any(inputs["padding_mask"], axis=1))
         filled = tf.debugging.Assert(real, ["A text has no token to go on from."])
         with tf.control_dependencies([fits, filled]):
-            return tf.identity(inputs["token_ids"])
+            return {n: tf.identity(inputs[n]) for n in ("token_ids", "padding_mask")}
 
 
 class _Text:
