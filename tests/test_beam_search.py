@@ -146,8 +146,7 @@ def test_more_beams_than_answers():
     assert sorted(found.token_ids[0, :4, 1].tolist()) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("make", [learned, rotary])
-@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("make, side", [(learned, "left"), (rotary, "right")])
 def test_each_row_is_its_own_single_run(make, side):
     """Rows of other lengths and ends change nothing."""
     model = make()
