@@ -182,6 +182,17 @@ def test_the_compiled_loop_is_kept_and_is_no_part_of_the_model(tmp_path):
     )
 
 
+def test_like_lengths_share_a_loop():
+    """FAULTS O52: one trace a batch size and length bucket."""
+    model = learned()
+    for length, new in ((2, 4), (9, 3), (16, 8)):
+        row = generate(model, [[5] * length], new)[0].tolist()
+        assert row == by_full_passes(model, [5] * length, new)
+    assert len(vars(model)["_keras_tfm_generators"]) == 1
+    generate(model, [[5], [6]], 4)
+    assert len(vars(model)["_keras_tfm_generators"]) == 2
+
+
 def test_weights_are_read_anew_at_each_call():
     model = learned()
     before = generate(model, [[5, 3]], 6)
