@@ -8,14 +8,11 @@ import pathlib
 import tempfile
 
 import keras
-import numpy as np
-
 from keras_tfm.export import precision, signatures
 from keras_tfm.export.litert import check_quantize, convert_folder
-from keras_tfm.export.parity import GenerationParity, run_file
 from keras_tfm.export.saved_model import track_resources, write_archive
 from keras_tfm.export.staging import staged_file
-from keras_tfm.generation import generate_with_scores
+from keras_tfm.export.text import Text
 from keras_tfm.generation.decoder import Decoder
 from keras_tfm.generation.prompts import room_of
 from keras_tfm.generation.strategies import Greedy
@@ -86,7 +83,7 @@ def generation_to_saved_model(
     loop = _Loop(
         model, strategy, max_length, processors, stop_token_ids, start_token_id
     )
-    text = _Text(tokenizer, stop_token_ids, start_token_id)
+    text = Text(tokenizer, stop_token_ids, start_token_id)
     text.read(tf.constant(["a", "b"]))  # tables that are made at the first use
 
     def serve(inputs):
@@ -274,109 +271,3 @@ class _Loop:
         filled = tf.debugging.Assert(real, ["A text has no token to go on from."])
         with tf.control_dependencies([fits, filled]):
             return {n: tf.identity(inputs[n]) for n in ("token_ids", "padding_mask")}
-
-
-class _Text:
-    """Strings to token rows and back, in TensorFlow operations."""
-
-    def __init__(self, tokenizer, stop_token_ids, start_token_id):
-        import tensorflow as tf
-
-        # A graph: outside of one, keras_hub gives lists.
-        self.read = tf.function(
-            lambda text: tf.cast(tokenizer.tokenize(text), tf.int32),
-            input_signature=[tf.TensorSpec([None], tf.string)],
-            autograph=False,
-        )
-        self.tokenizer = tokenizer
-        self.stops = tuple(int(i) for i in stop_token_ids)
-        start = () if start_token_id is None else (int(start_token_id),)
-        self.dropped = (0, *self.stops, *start)
-
-    def source(self, rows, room):
-        """Rows that end with the stop token: int32 (B, S), 0 is padding."""
-        import tensorflow as tf
-
-        rows = rows[:, : None if room is None else room - 1]
-        ends = tf.fill([rows.nrows(), 1], self.stops[0])
-        return tf.concat([rows, ends], axis=1).to_tensor()
-
-    def pad_left(self, rows):
-        """Ragged to int32 (B, T)."""
-        return rows[:, ::-1].to_tensor()[:, ::-1]
-
-    def mask_left(self, rows):
-        """Where the tokens of `pad_left` are real."""
-        import tensorflow as tf
-
-        lengths = tf.cast(rows.row_lengths(), tf.int32)
-        longest = tf.cast(rows.bounding_shape(axis=1), tf.int32)
-        return tf.sequence_mask(lengths, longest)[:, ::-1]
-
-    def write(self, token_ids):
-        """Texts of new tokens (B, n, t), without stop tokens and padding."""
-        import tensorflow as tf
-
-        shape = tf.shape(token_ids)
-        rows = tf.reshape(token_ids, [-1, shape[2]])
-        keep = tf.ones_like(rows, tf.bool)
-        for token_id in self.dropped:
-            keep &= rows != token_id
-        texts = self.tokenizer.detokenize(tf.ragged.boolean_mask(rows, keep))
-        return tf.reshape(texts, shape[:2])
-
-
-def check_generation(
-    model,
-    path,
-    prompts,
-    strategy=None,
-    max_length=128,
-    processors=(),
-    stop_token_ids=(),
-    padding_mask=None,
-    texts=None,
-):
-    """Run a model and its exported generator on the same prompts and compare.
-
-    Args:
-        model: the model that was exported.
-        path: str or path of what `generation_to_saved_model` or
-            `generation_to_litert` wrote.
-        prompts: int (B, T), padded on the left; for an encoder-decoder a dict as for
-            `keras_tfm.generation.generate`.
-        strategy: that of the export, as all that follow.
-        max_length: int M.
-        processors: callables.
-        stop_token_ids: ints.
-        padding_mask: bool (B, T), all real unless given.
-        texts: list of B str, the prompts as a SavedModel takes them.
-
-    Returns: `GenerationParity`, which prints as one line.
-
-    Raises:
-        ValueError: the file is missing, foreign or does not accept these prompts.
-    """
-    encodes = isinstance(prompts, dict)
-    ids = np.asarray(prompts["target_token_ids"] if encodes else prompts, "int32")
-    if pathlib.Path(path).is_dir():
-        inputs = {"text": texts}
-    elif encodes:
-        inputs = {"source_token_ids": prompts["source_token_ids"]}
-    else:
-        mask = np.ones(ids.shape, bool) if padding_mask is None else padding_mask
-        inputs = {"token_ids": ids, "padding_mask": mask}
-    if hasattr(strategy, "seed") and "text" not in inputs:
-        inputs["seed"] = np.array(strategy.seed, "int32")
-    made = run_file(path, inputs)["token_ids"][:, 0]
-    expected = generate_with_scores(
-        model,
-        prompts,
-        max_length - ids.shape[1],
-        strategy,
-        processors,
-        stop_token_ids,
-        padding_mask,
-    ).token_ids[:, 0]
-    same = (made == expected).all(axis=1)
-    return GenerationParity(int(same.sum()), len(same), str(path))

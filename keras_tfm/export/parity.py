@@ -37,28 +37,6 @@ class Parity:
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class GenerationParity:
-    """How many prompts a file continues as the model does.
-
-    Args:
-        agreeing: int.
-        prompts: int.
-        path: str, the file.
-    """
-
-    agreeing: int
-    prompts: int
-    path: str
-
-    def __str__(self):
-        """One line for a person."""
-        return (
-            f"{pathlib.Path(self.path).name}: the same tokens for {self.agreeing} of "
-            f"{self.prompts} prompts"
-        )
-
-
 def check_parity(model, path, inputs):
     """Run a model and its exported file on the same inputs and compare.
 
