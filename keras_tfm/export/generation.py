@@ -8,6 +8,7 @@ import pathlib
 import tempfile
 
 import keras
+
 from keras_tfm.export import precision, signatures
 from keras_tfm.export.litert import check_quantize, convert_folder
 from keras_tfm.export.saved_model import track_resources, write_archive
