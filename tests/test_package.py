@@ -32,7 +32,7 @@ PROMISED = {
 HEAVY = """tensorflow jax torch matplotlib keras_hub keras_nlp tensorflow_datasets
     tensorflow_text sklearn tokenizers sentencepiece sacrebleu num2words PIL
     safetensors ai_edge_litert""".split()
-NEVER_SAVED = {"Generator", "Start", "Advance", "Scorer"}  # compiled, never in a config
+NEVER_SAVED = {"Compiled", "Generator", "Start", "Advance", "Scorer"}
 MEASURE = """
 import sys, time
 import keras

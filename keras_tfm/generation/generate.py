@@ -256,26 +256,32 @@ def decoder_of(model, max_length, strategy, processors, stop_token_ids):
     return kind(model, max_length, strategy, processors, stop_token_ids)
 
 
-class Generator(keras.Model):
-    """The decoding loop as a model, so that Keras compiles it on every backend.
+class Compiled(keras.Model):
+    """A model and the settings of what is done with it, for Keras to compile.
 
     Args:
         model: keeps the cache protocol.
-        *settings: of `Decoder`.
-
-    Call arguments:
-        inputs: see `Decoder.start`.
-
-    Returns: see `Decoder.finish`.
+        *settings: of `Decoder`, or what a sub-class takes.
     """
 
     def __init__(self, model, *settings):
         super().__init__()
         self.jit_compile = model.jit_compile
         self.model = model
-        self.draft = getattr(settings[1], "draft", None)  # its weights count, too
+        drafts = [getattr(setting, "draft", None) for setting in settings]
+        self.drafts = [draft for draft in drafts if draft is not None]
         self.settings = settings
         self.built = True
+
+
+class Generator(Compiled):
+    """The decoding loop, compiled on every backend.
+
+    Call arguments:
+        inputs: see `Decoder.start`.
+
+    Returns: see `Decoder.finish`.
+    """
 
     def call(self, inputs):
         decoder = decoder_of(self.model, *self.settings)

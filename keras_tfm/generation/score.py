@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_tfm.generation.decoder import prefill, repeat_rows
-from keras_tfm.generation.generate import compiled
+from keras_tfm.generation.generate import Compiled, compiled
 from keras_tfm.generation.prompts import fit_to_buckets, read_prompts, vocabulary_of
 
 
@@ -60,12 +60,10 @@ def score(model, prompts, continuations, padding_mask=None):
     return np.asarray(scorer.predict_on_batch(inputs))
 
 
-class Scorer(keras.Model):
-    """Reads prompts once and continuations after each, as a compiled model.
+class Scorer(Compiled):
+    """Reads prompts once and continuations after each, compiled.
 
-    Args:
-        model: keeps the cache protocol.
-        max_length: int, one more than the tokens that the cache has room for.
+    Its one setting: int, one more than the tokens that the cache has room for.
 
     Call arguments:
         inputs: dict of prompts as for `Decoder.start`, and `continuations` int32
@@ -74,18 +72,11 @@ class Scorer(keras.Model):
     Returns: float32 (B, C).
     """
 
-    def __init__(self, model, max_length):
-        super().__init__()
-        self.jit_compile = model.jit_compile
-        self.model = model
-        self.max_length = max_length
-        self.built = True
-
     def call(self, inputs):
         prompt = inputs["token_ids"]
         batch, length = ops.shape(prompt)
         choices, width = ops.shape(inputs["continuations"])
-        read = prefill(self.model, inputs, prompt, self.max_length - 1)
+        read = prefill(self.model, inputs, prompt, self.settings[0] - 1)
         tokens = ops.tile(inputs["continuations"], [batch, 1])  # (B C, L)
         copies = {
             name: keras.tree.map_structure(lambda x: repeat_rows(x, choices), value)

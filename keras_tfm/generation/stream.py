@@ -3,11 +3,10 @@
 Letters: B batch, T prompt length.
 """
 
-import keras
 import numpy as np
 
 from keras_tfm.generation.decoder import Decoder
-from keras_tfm.generation.generate import compiled, prepare, warn_if_blocked
+from keras_tfm.generation.generate import Compiled, compiled, prepare, warn_if_blocked
 from keras_tfm.generation.strategies import OneRow
 
 
@@ -100,12 +99,8 @@ def _texts(steps, detokenize, stops):
         yield news
 
 
-class Start(keras.Model):
+class Start(Compiled):
     """`Decoder.start`, compiled.
-
-    Args:
-        model: keeps the cache protocol.
-        *settings: of `Decoder`.
 
     Call arguments:
         inputs: see `Decoder.start`.
@@ -113,18 +108,11 @@ class Start(keras.Model):
     Returns: see `Decoder.start`.
     """
 
-    def __init__(self, model, *settings):
-        super().__init__()
-        self.jit_compile = model.jit_compile
-        self.model = model
-        self.settings = settings
-        self.built = True
-
     def call(self, inputs):
         return Decoder(self.model, *self.settings).start(inputs)
 
 
-class Advance(Start):
+class Advance(Compiled):
     """`Decoder.advance`, compiled.
 
     Call arguments:
