@@ -21,7 +21,8 @@ PRESETS = {
     "cifar10": {
         "patch_size": 4, "num_layers": 4, "num_heads": 3, "hidden_dim": 192,
         "intermediate_dim": 384, "position_stddev": 0.5, "epochs": 20,
-        "batch_size": 128, "learning_rate": 1e-3, "shift": 4, "flip": 1, "jit": "on",
+        "batch_size": 128, "learning_rate": 1e-3, "shift": 4, "flip": 1,
+        "activation": "relu", "mixed_precision": "bfloat16",
     },
     "full": {  # for a GPU
         "dataset": "cifar10", "patch_size": 4, "num_layers": 12, "num_heads": 6,
