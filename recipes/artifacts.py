@@ -85,23 +85,24 @@ def _model_card(config, model, metrics, card, parity):
         "- `model.keras`: `import keras_tfm`, then `keras.models.load_model`",
         "- `saved_model/`: TensorFlow; its README.md lists the signatures",
         "- `model.tflite`: LiteRT, built-in operations only",
-        *(
-            ["- `generator/` (strings in and out) and `generator.tflite` (ids)"]
-            if "generators" in (parity or {})
-            else []
-        ),
         "- `curves.png`, `attention.png`: pictures; `logs/`: for TensorBoard",
         "- `metrics.json`: all numbers, settings and versions",
     ]
+    if "generator" in (parity or {}):
+        files.append("- `generator/` (strings in and out), `generator.tflite` (ids)")
     lines = [f"# {card['title']}", "", card["task"], "", "## Results", ""]
     lines += ["| measure | value |", "| --- | --- |", *rows, ""]
     for name, numbers in (parity or {}).items():
-        if name == "generators":
-            continue
-        lines.append(
+        line = (
             f"The {name} file agrees with the model in {numbers['agreement']:.2%} of "
-            f"its predictions (largest difference {numbers['max_difference']:.2g})."
         )
+        if "prompts" in numbers:
+            line += f"{numbers['prompts']} generated rows."
+        else:
+            line += (
+                f"its predictions (largest difference {numbers['max_difference']:.2g})."
+            )
+        lines.append(line)
     lines += ["", "## Data", "", card["data"], "", "## Training", ""]
     lines += [f"{model.count_params():,} parameters, trained by", ""]
     lines += [f"    {_command(config)}", "", "with"]

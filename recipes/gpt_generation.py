@@ -199,7 +199,7 @@ def run(config):
     labels = data.decode(tokenizer, few["token_ids"].T)
     visualize.attention_map(weights, labels, path=folder / "attention.png")
     parity = artifacts.export_all(model, folder, few)
-    parity["generators"] = writing.export_generators(
+    parity |= writing.export_generators(
         model, folder, tokenizer, [config.prompt], prompt[None],
         max_length=config.context,
         strategy=generation.Sample(config.temperature, seed=config.seed),

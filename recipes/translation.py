@@ -229,7 +229,7 @@ def run(config):
     parity = artifacts.export_all(model, folder, few)
     ids = data.special_ids(tokenizer)
     starts = np.full((len(few["source_token_ids"]), 1), ids["start"])
-    parity["generators"] = writing.export_generators(
+    parity |= writing.export_generators(
         model, folder, tokenizer, sources[:8],
         {"source_token_ids": few["source_token_ids"], "target_token_ids": starts},
         max_length=config.max_length, strategy=generation.BeamSearch(config.num_beams),

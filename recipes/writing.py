@@ -62,7 +62,8 @@ def export_generators(model, folder, tokenizer, texts, prompts, **settings):
         prompts: the same as ids, see `keras_tfm.export.check_generation`.
         **settings: of `keras_tfm.export.generation_to_saved_model`.
 
-    Returns: dict, for how many of the prompts each file makes the model's tokens.
+    Returns: dict, for which share of how many prompts each file makes the model's
+        tokens.
     """
     start = {"start_token_id": settings.pop("start_token_id", None)}
     saved, litert = (folder / name for name in GENERATOR)
@@ -74,5 +75,6 @@ def export_generators(model, folder, tokenizer, texts, prompts, **settings):
     for path in (saved, litert):
         parity = export.check_generation(model, path, prompts, texts=texts, **settings)
         print(f"  {parity}")
-        results[path.name] = {"agreeing": parity.agreeing, "prompts": parity.prompts}
+        share = parity.agreeing / parity.prompts
+        results[path.name] = {"agreement": share, "prompts": parity.prompts}
     return results

@@ -121,7 +121,6 @@ class BeamSearch:
         """
         width = self.num_beams // self.num_groups
         log_probs = self._grouped(logits)  # (B, G, K, V)
-        log_probs = ops.where(ops.isnan(log_probs), NEVER, log_probs)
         tokens = self._grouped(history.token_ids)
         ended = self._grouped(history.finished)[:, :, :1]  # (B, G, 1)
         chosen, groups = ops.zeros_like(log_probs[:, 0, 0]), []  # (B, V)

@@ -35,10 +35,7 @@ class History:
 
     def is_stop(self, token_ids):
         """Which of some tokens end their row, a bool tensor of their shape."""
-        stop = ops.zeros_like(token_ids, dtype="bool")
-        for token_id in self.stop_token_ids:
-            stop = ops.logical_or(stop, ops.equal(token_ids, token_id))
-        return stop
+        return is_one_of(token_ids, self.stop_token_ids)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,6 +245,21 @@ def prefill(model, inputs, token_ids, max_length):
         "count": ops.sum(real, axis=1, keepdims=True),
         "context_mask": context_mask,
     }
+
+
+def is_one_of(token_ids, wanted):
+    """Which tokens are among some.
+
+    Args:
+        token_ids: int tensor.
+        wanted: tuple of ints.
+
+    Returns: bool tensor of the same shape.
+    """
+    found = ops.zeros_like(token_ids, dtype="bool")
+    for token_id in wanted:
+        found = ops.logical_or(found, ops.equal(token_ids, token_id))
+    return found
 
 
 def repeat_rows(x, times):

@@ -7,7 +7,8 @@ V vocabulary.
 import keras
 from keras import ops
 
-from keras_tfm.generation.decoder import prefill
+from keras_tfm.generation.decoder import is_one_of, prefill
+from keras_tfm.generation.prompts import vocabulary_of
 from keras_tfm.generation.strategies import draw, next_uniform, seed_generators
 
 
@@ -147,10 +148,7 @@ class SpeculativeDecoder:
         new = ops.concatenate([guessed, ops.zeros_like(guessed[:, :1])], axis=1)
         at = ops.expand_dims(kept, 1)
         new = ops.where(steps == at, ops.expand_dims(token, 1), new)  # (B, G + 1)
-        stop = ops.zeros_like(new, dtype="bool")
-        for token_id in self.stop_token_ids:
-            stop = ops.logical_or(stop, new == token_id)
-        stop = ops.logical_and(stop, steps <= at)
+        stop = ops.logical_and(is_one_of(new, self.stop_token_ids), steps <= at)
         stopped = ops.cumsum(ops.cast(stop, "int32"), axis=1)
         before = stopped - ops.cast(stop, "int32")  # stop tokens before each
         active = ops.logical_not(ops.expand_dims(moving["finished"], 1))
@@ -183,7 +181,7 @@ class SpeculativeDecoder:
     def _guess(self, moving, where, generator):
         """Guessed tokens (B, G), in their row too, with their distributions."""
         guesses, tokens = self.strategy.num_guesses, moving["token_ids"]
-        end, vocabulary = where["end"], self._vocabulary()
+        end, vocabulary = where["end"], vocabulary_of(self.model)
         if self.strategy.draft is None:
             guessed = self.strategy.look_up(tokens, where["padding_mask"], end)
             tokens = ops.slice_update(tokens, (0, end), guessed)
@@ -204,10 +202,6 @@ class SpeculativeDecoder:
         guessed = ops.stack(guessed, axis=1)
         tokens = ops.slice_update(tokens, (0, end), guessed)
         return tokens, guessed, ops.stack(chances, axis=1), cache, generator
-
-    def _vocabulary(self):
-        target = getattr(self.model, "target_vocabulary_size", None)
-        return target or self.model.vocabulary_size
 
     def _read(self, name, token_ids, cache, index, position, where):
         """Float32 logits of tokens that stand from column `index` on."""
