@@ -1,169 +1,72 @@
 """Generation beside KerasHub, Transformers and CTranslate2.
 
-    python -m benchmarks.generation                 GPT-2 124M, prompt 32, 96 new tokens
-    python -m benchmarks.generation --tiny 1        seconds instead of minutes
+    python -m benchmarks.generation                 every table
+    python -m benchmarks.generation --tables beams  one of them
+    python -m benchmarks.generation --tiny 1        toy models: seconds, not minutes
 
-Peers: pip install -e ".[benchmarks]"; one that is not installed is left out, by name.
+Tables: greedy (GPT-2 124M, prompt 32, 96 new tokens), beams (the base Transformer,
+source 32, 32 new tokens), length (the cost of a token at the end of a long run).
+Peers: pip install -e ".[benchmarks]"; one that is not installed is named, not run.
 All models have random weights of the same shapes, so every library makes all tokens.
 """
 
 import argparse
 import os
-import tempfile
 import threading
 import time
 
 import numpy as np
 
+from benchmarks.decoders import prompts
 from benchmarks.pairing import Contender, compare, write
 
 GPT2 = {"vocabulary": 50257, "layers": 12, "heads": 12, "width": 768}
+BASE = {"vocabulary": 32000, "layers": 6, "heads": 8, "width": 512}
 TINY = {"vocabulary": 300, "layers": 2, "heads": 2, "width": 64}
 
-
-def prompts(vocabulary, batch, length):
-    """The same random prompts for all."""
-    rng = np.random.default_rng(0)
-    return rng.integers(1, vocabulary, (batch, length)).astype("int32")
-
-
-def _gpt(shape, positions):
-    from keras_tfm import models
-
-    return models.GPT(
-        shape["vocabulary"], shape["layers"], shape["heads"], shape["width"],
-        4 * shape["width"], max_sequence_length=positions,
-    )  # fmt: skip
-
-
-def ours(shape, batch, length, new, threads):
-    """keras_tfm, `generate`."""
-    from keras_tfm.generation import generate
-
-    model, ids = _gpt(shape, length + new), prompts(shape["vocabulary"], batch, length)
-    return lambda: generate(model, ids, new)
+DECODERS = [
+    ("keras_tfm", "ours", {}),
+    ("keras_tfm LiteRT float32", "our_litert", {}),
+    ("keras_tfm LiteRT int8", "our_litert", {"quantize": "dynamic"}),
+    ("KerasHub jit", "keras_hub", {"jit": True}),
+    ("KerasHub graph", "keras_hub", {"jit": False}),
+    ("Transformers", "transformers", {}),
+    ("CTranslate2 float32", "ctranslate2", {}),
+    ("CTranslate2 int8", "ctranslate2", {"kind": "int8"}),
+]
+ENCODER_DECODERS = [
+    ("keras_tfm", "ours", {}),
+    ("KerasHub jit", "keras_hub", {"jit": True}),
+    ("KerasHub graph", "keras_hub", {"jit": False}),
+    ("Transformers", "transformers", {}),
+    ("CTranslate2 float32", "ctranslate2", {}),
+    ("CTranslate2 int8", "ctranslate2", {"kind": "int8"}),
+]
 
 
-def our_litert(shape, batch, length, new, threads, quantize=None):
-    """keras_tfm, the whole loop as a LiteRT file."""
-    from ai_edge_litert.interpreter import Interpreter
-
-    from keras_tfm.export import generation_to_litert
-
-    model, ids = _gpt(shape, length + new), prompts(shape["vocabulary"], batch, length)
-    with tempfile.TemporaryDirectory() as folder:
-        path = generation_to_litert(
-            model, f"{folder}/model.tflite", max_length=length + new,
-            quantize=quantize, batch_size=batch, length=length,
-        )  # fmt: skip
-        interpreter = Interpreter(str(path), num_threads=threads)
-        run = interpreter.get_signature_runner("serving_default")
-        mask = np.ones(ids.shape, bool)
-        run(token_ids=ids, padding_mask=mask)
-    return lambda: run(token_ids=ids, padding_mask=mask)
-
-
-def keras_hub(shape, batch, length, new, threads, jit=True):
-    """KerasHub, `GPT2CausalLM.generate`."""
-    import keras_hub as hub
-
-    backbone = hub.models.GPT2Backbone(
-        shape["vocabulary"], shape["layers"], shape["heads"], shape["width"],
-        4 * shape["width"], max_sequence_length=length + new,
-    )  # fmt: skip
-    model = hub.models.GPT2CausalLM(backbone, preprocessor=None)
-    model.compile(sampler="greedy", jit_compile=jit)
-    ids = prompts(shape["vocabulary"], batch, length)
-    room = ((0, 0), (0, new))
-    inputs = {
-        "token_ids": np.pad(ids, room),
-        "padding_mask": np.pad(np.ones(ids.shape, "int32"), room),
-    }
-    return lambda: model.generate(inputs, stop_token_ids=None)
-
-
-def _gpt2_torch(shape, positions):
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    config = GPT2Config(
-        vocab_size=shape["vocabulary"], n_layer=shape["layers"], n_head=shape["heads"],
-        n_embd=shape["width"], n_positions=positions, bos_token_id=0, eos_token_id=None,
-    )  # fmt: skip
-    return GPT2LMHeadModel(config).eval()
-
-
-def transformers(shape, batch, length, new, threads):
-    """Transformers on PyTorch, `generate`."""
-    import torch
-
-    torch.set_num_threads(threads)
-    model = _gpt2_torch(shape, length + new)
-    ids = torch.tensor(prompts(shape["vocabulary"], batch, length).astype("int64"))
-    mask = torch.ones_like(ids)
-
-    def run():
-        made = model.generate(
-            ids, attention_mask=mask, max_new_tokens=new, min_new_tokens=new,
-            do_sample=False, pad_token_id=0,
-        )  # fmt: skip
-        assert made.shape[1] == length + new
-
-    return run
-
-
-def ctranslate2(shape, batch, length, new, threads, kind="float32"):
-    """CTranslate2, `generate_batch`."""
-    import ctranslate2 as ct2
-
-    spec = ct2.specs.TransformerDecoderModelSpec.from_config(
-        shape["layers"], shape["heads"], pre_norm=True,
-        activation=ct2.specs.Activation.GELUTanh,
-    )  # fmt: skip
-    _fill(spec, shape, length + new)
-    spec.register_vocabulary([f"t{i}" for i in range(shape["vocabulary"])])
-    spec.config.bos_token = spec.config.eos_token = spec.config.unk_token = "t0"
-    spec.validate()
-    spec.optimize(quantization=None if kind == "float32" else kind)
-    with tempfile.TemporaryDirectory() as folder:
-        spec.save(folder)
-        generator = ct2.Generator(
-            folder, compute_type=kind, inter_threads=1, intra_threads=threads
+def table(module, contenders, settings, threads, repeats):
+    """Tokens a second of all contenders, and the first as a multiple of each."""
+    results = compare(
+        [
+            Contender(name, f"benchmarks.{module}:{f}", {**settings, **more}, threads)
+            for name, f, more in contenders
+        ],
+        repeats,
+    )
+    mine, rows = results[0].get("median"), []
+    for result in results:
+        if "failure" in result:
+            rows.append({"contender": result["name"], "tokens/s": result["failure"]})
+            continue
+        rows.append(
+            {
+                "contender": result["name"],
+                "tokens/s": settings["batch"] * settings["new"] / result["median"],
+                "spread": f"{result['spread']:.0%}",
+                "times keras_tfm": f"{mine / result['median']:.2f}" if mine else "",
+            }
         )
-    rows = [
-        [f"t{i}" for i in row] for row in prompts(shape["vocabulary"], batch, length)
-    ]
-    return lambda: generator.generate_batch(
-        rows, max_length=new, min_length=new, beam_size=1, sampling_topk=1,
-        include_prompt_in_result=False,
-    )  # fmt: skip
-
-
-def _fill(spec, shape, positions):
-    """Random weights of GPT-2's shapes in CTranslate2's specification."""
-    rng, width = np.random.default_rng(1), shape["width"]
-
-    def matrix(*size):
-        return (0.02 * rng.standard_normal(size)).astype("float32")
-
-    def linear(part, outputs, inputs):
-        part.weight, part.bias = matrix(outputs, inputs), matrix(outputs)
-
-    def norm(part):
-        part.gamma, part.beta = np.ones(width, "float32"), np.zeros(width, "float32")
-
-    decoder = spec.decoder
-    decoder.embeddings.weight = matrix(shape["vocabulary"], width)
-    decoder.scale_embeddings = False
-    decoder.position_encodings.encodings = matrix(positions, width)
-    decoder.projection.weight = decoder.embeddings.weight
-    norm(decoder.layer_norm)
-    for layer in decoder.layer:
-        norm(layer.self_attention.layer_norm)
-        linear(layer.self_attention.linear[0], 3 * width, width)
-        linear(layer.self_attention.linear[1], width, width)
-        norm(layer.ffn.layer_norm)
-        linear(layer.ffn.linear_0, 4 * width, width)
-        linear(layer.ffn.linear_1, width, 4 * width)
+    return rows
 
 
 def copy_bandwidth(threads=2, gigabytes=1.0):
@@ -187,41 +90,51 @@ def copy_bandwidth(threads=2, gigabytes=1.0):
     return 2 * 4 * count * threads / best
 
 
-def greedy_table(shape, batch, length, new, threads, repeats):
-    """Tokens a second of all contenders, and ours as a multiple of theirs."""
-    settings = {"shape": shape, "batch": batch, "length": length, "new": new}
-    contenders = [
-        ("keras_tfm", "ours", {}),
-        ("keras_tfm LiteRT float32", "our_litert", {}),
-        ("keras_tfm LiteRT int8", "our_litert", {"quantize": "dynamic"}),
-        ("KerasHub jit", "keras_hub", {"jit": True}),
-        ("KerasHub graph", "keras_hub", {"jit": False}),
-        ("Transformers", "transformers", {}),
-        ("CTranslate2 float32", "ctranslate2", {}),
-        ("CTranslate2 int8", "ctranslate2", {"kind": "int8"}),
-    ]
-    results = compare(
-        [
-            Contender(name, f"benchmarks.generation:{f}", {**settings, **more}, threads)
-            for name, f, more in contenders
-        ],
-        repeats,
+def weights_read(shape):
+    """Bytes of float32 weights that a token of batch 1 has to read."""
+    width = shape["width"]
+    block = 12 * width * width + 13 * width
+    return 4 * (shape["layers"] * block + 2 * width + shape["vocabulary"] * width)
+
+
+def length_table(shape, length=1024, piece=64, repeats=3):
+    """Seconds a token along one run: pieces of the loop, timed one after the other."""
+    from benchmarks.decoders import gpt
+    from keras_tfm.generation.generate import compiled, prepare
+    from keras_tfm.generation.stream import Advance, Start
+
+    model = gpt(shape, length)
+    prepared = prepare(
+        model,
+        prompts(shape["vocabulary"], 1, piece),
+        length - piece,
+        None,
+        (),
+        (),
+        None,
     )
-    mine = results[0]["median"]
-    rows = []
-    for result in results:
-        if "failure" in result:
-            rows.append({"contender": result["name"], "tokens/s": result["failure"]})
-            continue
-        rows.append(
-            {
-                "contender": result["name"],
-                "tokens/s": batch * new / result["median"],
-                "spread": f"{result['spread']:.0%}",
-                "keras_tfm is": f"{result['median'] / mine:.2f} times",
-            }
-        )
-    return rows
+    start, advance = (
+        compiled(kind, model, True, prepared.inputs, *prepared.settings)
+        for kind in (Start, Advance)
+    )
+    ends = range(piece, length - piece + 1, piece)
+    best = dict.fromkeys(ends, float("inf"))
+    for _ in range(repeats):
+        fixed, moving = start.predict_on_batch(prepared.inputs)
+        for end in ends:
+            given = {"fixed": fixed, "moving": moving, "until": np.array(end, "int32")}
+            begun = time.perf_counter()
+            moving = advance.predict_on_batch(given)
+            best[end] = min(best[end], time.perf_counter() - begun)
+    first = best[piece]
+    return [
+        {
+            "positions": f"{end} to {end + piece}",
+            "ms a token": 1000 * best[end] / piece,
+            "times the first": best[end] / first,
+        }
+        for end in ends
+    ]
 
 
 def main():
@@ -229,22 +142,33 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--tiny", type=int, default=0, help="1: a toy model")
-    parser.add_argument("--batches", default="1,8", help="batch sizes")
-    parser.add_argument("--prompt", type=int, default=32, help="tokens of a prompt")
-    parser.add_argument("--new", type=int, default=96, help="new tokens")
+    parser.add_argument("--tables", default="greedy,beams,length", help="which")
+    parser.add_argument("--tiny", type=int, default=0, help="1: toy models")
+    parser.add_argument("--batches", default="1,8", help="batch sizes of greedy")
     parser.add_argument("--repeats", type=int, default=5, help="rounds that count")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of each")
     parser.add_argument("--output-dir", default="outputs/benchmarks", help="for files")
     given = parser.parse_args()
-    shape, tables = TINY if given.tiny else GPT2, {}
-    for batch in map(int, given.batches.split(",")):
-        title = f"greedy, batch {batch}, prompt {given.prompt} + {given.new} new"
-        tables[title] = greedy_table(
-            shape, batch, given.prompt, given.new, given.threads, given.repeats
-        )
-    bandwidth = copy_bandwidth(given.threads)
-    tables["copy bandwidth"] = [{"GB/s, read and written": bandwidth / 1e9}]
+    chosen, tables = given.tables.split(","), {}
+    gpt2, base = (TINY, TINY) if given.tiny else (GPT2, BASE)
+    how = given.threads, given.repeats
+    if "greedy" in chosen:
+        for batch in map(int, given.batches.split(",")):
+            sizes = {"shape": gpt2, "batch": batch, "length": 32, "new": 96}
+            title = f"greedy, batch {batch}, prompt 32 + 96 new tokens"
+            tables[title] = table("decoders", DECODERS, sizes, *how)
+            if batch == 1:
+                rate = tables[title][0]["tokens/s"] * weights_read(gpt2) / 1e9
+                limit = copy_bandwidth(given.threads) / 1e9
+                tables["weights read at batch 1"] = [
+                    {"GB/s": rate, "copy, GB/s": limit, "share": f"{rate / limit:.0%}"}
+                ]
+    if "beams" in chosen:
+        sizes = {"shape": base, "batch": 8, "length": 32, "new": 32, "beams": 5}
+        title = "beam 5, batch 8, source 32, 32 new tokens"
+        tables[title] = table("encoder_decoders", ENCODER_DECODERS, sizes, *how)
+    if "length" in chosen:
+        tables["one run of 1024 positions, batch 1"] = length_table(gpt2)
     write("generation", tables, given.output_dir)
 
 

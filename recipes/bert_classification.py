@@ -21,7 +21,7 @@ PRESETS = {
     "python-docs": {},
     "glue/sst2": {
         "vocabulary_size": 10000, "max_length": 64, "batch_size": 64, "epochs": 4,
-        "learning_rate": 1e-3, "dropout": 0.3, "drop_words": 0.15,
+        "learning_rate": 5e-4, "dropout": 0.4, "drop_words": 0.4,
     },
     "imdb_reviews": {
         "vocabulary_size": 10000, "max_length": 256, "batch_size": 32, "epochs": 3,

@@ -15,6 +15,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # each has a core, not all of them
 import keras  # noqa: E402
 import pytest  # noqa: E402
 
+from keras_tfm.generation.generate import Compiled  # noqa: E402
+
 pytest.register_assert_rewrite("tests.battery", "tests.laws")
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -35,6 +37,15 @@ def pytest_collection_modifyitems(items):
 def seed():
     """The same random numbers in each test, whatever ran before it."""
     keras.utils.set_random_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def decode_without_xla(request, monkeypatch):
+    """Decoding loops are ready in half the time; tests marked `xla` have it."""
+    on_tensorflow = keras.backend.backend() == "tensorflow"
+    if on_tensorflow and not request.node.get_closest_marker("xla"):
+        never = property(lambda model: False, lambda model, value: None)
+        monkeypatch.setattr(Compiled, "jit_compile", never)
 
 
 @pytest.fixture(scope="session")

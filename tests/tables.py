@@ -19,8 +19,6 @@ class TableModel(keras.Model):
         self.table = self.add_weight(shape=table.shape, name="table")
         self.table.assign(table)
         self.built = True
-        if keras.backend.backend() == "tensorflow":
-            self.jit_compile = False  # ready in half the time
 
     def init_cache(self, batch_size, max_length, context=None):
         return {"state": ops.zeros((batch_size, 1), "int32")}
@@ -87,8 +85,6 @@ class TrigramModel(keras.Model):
         self.table = self.add_weight(shape=table.shape, name="table")
         self.table.assign(table)
         self.built = True
-        if keras.backend.backend() == "tensorflow":
-            self.jit_compile = False  # ready in half the time
 
     def init_cache(self, batch_size, max_length, context=None):
         return {"tokens": ops.zeros((batch_size, max_length), "int32")}

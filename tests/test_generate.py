@@ -20,16 +20,11 @@ NUMBERS = {
 PROMPTS = [[5, 3], [7, 8, 9, 1, 2], [4] * 9]
 
 
-def spread(model, jit=False):
-    """Give every weight values that make the best token depend on the prompt.
-
-    Without XLA a loop is ready in half the time; some tests have it.
-    """
+def spread(model):
+    """Give every weight values that make the best token depend on the prompt."""
     rng = np.random.default_rng(1)
     for weight in model.weights:
         weight.assign(rng.normal(0, 0.3, weight.shape))
-    if keras.backend.backend() == "tensorflow":
-        model.jit_compile = jit
     return model
 
 
@@ -149,15 +144,15 @@ def test_sampling_is_reproducible_and_seeded():
 @pytest.mark.parametrize(
     "strategy", [Greedy(), Sample(seed=3), BeamSearch(3), Speculative(num_guesses=2)]
 )
+@pytest.mark.xla
 def test_xla_changes_nothing(strategy):
-    """A model compiled without XLA generates without it, too."""
-    ids, mask = padded("left")
-    rows = []
-    for jit in (False, True):
-        model = spread(learned(), jit)
-        rows.append(generate(model, ids, 5, strategy, padding_mask=mask))
-        (generator,) = vars(model)["_keras_tfm_generators"].values()
-        assert generator.jit_compile is jit
+    (ids, mask), model = padded("left"), learned()
+    rows = [
+        generate(model, ids, 5, strategy, padding_mask=mask, jit_compile=jit)
+        for jit in (False, True)
+    ]
+    kept = vars(model)["_keras_tfm_generators"].values()
+    assert [generator.jit_compile for generator in kept] == [False, True]
     np.testing.assert_array_equal(*rows)
 
 

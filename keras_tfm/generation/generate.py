@@ -40,12 +40,12 @@ def generate(
     processors=(),
     stop_token_ids=(),
     padding_mask=None,
+    jit_compile=True,
 ):
     """Continue prompts, token by token.
 
     The prompt is read in one pass and the loop runs inside one compiled function,
     which is kept on the model and used again for the same settings and like lengths.
-    It is compiled with XLA unless the model was compiled with `jit_compile=False`.
 
     Args:
         model: such as `GPT` or `Seq2SeqTransformer`.
@@ -61,6 +61,8 @@ def generate(
         stop_token_ids: ints; a row that has made one gets only 0 after it.
         padding_mask: bool (B, T), True for real tokens, which may be padded on
             either side; all real unless given.
+        jit_compile: bool, compile the loop with XLA. Without, the first call is over
+            sooner and the others take longer.
 
     Returns: int32 NumPy array (B, T + max_new_tokens), with `num_return_sequences`
         (B, n, T + max_new_tokens). Rows with padding come back padded on the left, so
@@ -86,6 +88,7 @@ def generate(
         processors,
         stop_token_ids,
         padding_mask,
+        jit_compile,
     ).token_ids
     several = getattr(strategy, "num_return_sequences", None) is not None
     return results if several else results[:, 0]
@@ -99,6 +102,7 @@ def generate_with_scores(
     processors=(),
     stop_token_ids=(),
     padding_mask=None,
+    jit_compile=True,
 ):
     """Continue prompts and say how probable the continuations are.
 
@@ -110,6 +114,7 @@ def generate_with_scores(
         processors: callables.
         stop_token_ids: ints.
         padding_mask: bool (B, T) or None.
+        jit_compile: bool.
 
     Returns: `Generated`.
 
@@ -132,7 +137,9 @@ def generate_with_scores(
         model, token_ids, max_new_tokens, strategy, processors, stop_token_ids,
         padding_mask,
     )  # fmt: skip
-    generator = compiled(Generator, model, prepared.inputs, *prepared.settings)
+    generator = compiled(
+        Generator, model, jit_compile, prepared.inputs, *prepared.settings
+    )
     outputs = generator.predict_on_batch(prepared.inputs)
     warn_if_blocked(outputs["blocked"])
     last = prepared.inputs["token_ids"].shape[1] + max_new_tokens
@@ -214,7 +221,7 @@ def warn_if_blocked(blocked):
         )
 
 
-def compiled(kind, model, inputs, *settings):
+def compiled(kind, model, jit_compile, inputs, *settings):
     """The compiled model for these settings and shapes, kept on the model.
 
     It is written past Keras's attribute tracking: it is no part of the model. Where a
@@ -223,6 +230,7 @@ def compiled(kind, model, inputs, *settings):
     Args:
         kind: class, made of the model and the settings.
         model: keeps the cache protocol.
+        jit_compile: bool, with XLA.
         inputs: dict of arrays.
         *settings: of `Decoder`.
 
@@ -230,13 +238,13 @@ def compiled(kind, model, inputs, *settings):
     """
     kept = vars(model).setdefault("_keras_tfm_generators", {})
     shapes = tuple((name, np.shape(value)) for name, value in sorted(inputs.items()))
-    key = (kind, shapes, *settings)
+    key = (kind, jit_compile, shapes, *settings)
     try:
         hash(key)
     except TypeError:
-        return kind(model, *settings)
+        return kind(model, jit_compile, *settings)
     if key not in kept:
-        kept[key] = kind(model, *settings)
+        kept[key] = kind(model, jit_compile, *settings)
     return kept[key]
 
 
@@ -261,12 +269,13 @@ class Compiled(keras.Model):
 
     Args:
         model: keeps the cache protocol.
+        jit_compile: bool, with XLA.
         *settings: of `Decoder`, or what a sub-class takes.
     """
 
-    def __init__(self, model, *settings):
+    def __init__(self, model, jit_compile, *settings):
         super().__init__()
-        self.jit_compile = model.jit_compile
+        self.jit_compile = jit_compile
         self.model = model
         drafts = [getattr(setting, "draft", None) for setting in settings]
         self.drafts = [draft for draft in drafts if draft is not None]

@@ -12,7 +12,7 @@ from keras_tfm.generation.generate import Compiled, compiled
 from keras_tfm.generation.prompts import fit_to_buckets, read_prompts, vocabulary_of
 
 
-def score(model, prompts, continuations, padding_mask=None):
+def score(model, prompts, continuations, padding_mask=None, jit_compile=True):
     """Log-probabilities of continuations, each after each prompt.
 
     A prompt is read once, whatever the number of continuations.
@@ -23,6 +23,7 @@ def score(model, prompts, continuations, padding_mask=None):
         continuations: list of C token rows (lists of ints), such as the labels of a
             classification.
         padding_mask: bool (B, T), True for real tokens.
+        jit_compile: bool, see `generate`.
 
     Returns: float32 NumPy array (B, C), natural logarithms, sums over the tokens.
         Divide by the lengths to compare continuations of different lengths.
@@ -56,7 +57,7 @@ def score(model, prompts, continuations, padding_mask=None):
     read = read_prompts(model, prompts, padding_mask)
     inputs, max_length = fit_to_buckets(model, read, length)
     inputs |= {"continuations": ids, "real": mask.astype("float32")}
-    scorer = compiled(Scorer, model, inputs, max_length)
+    scorer = compiled(Scorer, model, jit_compile, inputs, max_length)
     return np.asarray(scorer.predict_on_batch(inputs))
 
 

@@ -222,32 +222,33 @@ class SpeculativeDecoder:
         def move(new, old):
             if new is old:
                 return new  # of the source: the same at every step
-            if new.shape[1] != self.max_length:
+            axis = len(new.shape) // 2  # of positions: (B, M), (B, M, D), (B, K, M, H)
+            if new.shape[axis] != self.max_length:
                 raise ValueError(
                     "Speculative decoding takes back tokens, so the cache must hold "
                     "every position; it cannot be that of a window or a recurrence, "
                     f"got {tuple(new.shape)}."
                 )
-            return ops.cond(ops.any(by != 0), lambda: shift(new, by), lambda: new)
+            return ops.cond(ops.any(by != 0), lambda: shift(new, by, axis), lambda: new)
 
         return keras.tree.map_structure(move, cache, before)
 
 
-def shift(x, by):
-    """Rows moved to the right along their second axis, each by its own number.
+def shift(x, by, axis=1):
+    """Rows moved to the right along an axis, each by its own number.
 
     Args:
-        x: (B, M, ...).
+        x: (B, ..., M, ...).
         by: int32 (B, 1), to the left if negative.
+        axis: int, that of M.
 
     Returns: like `x`; what comes in at an edge is a copy of the edge.
     """
-    length = x.shape[1]
-    places = ops.expand_dims(ops.arange(length, dtype="int32"), 0) - by
+    length = x.shape[axis]
+    places = ops.expand_dims(ops.arange(length, dtype="int32"), 0) - by  # (B, M)
     places = ops.clip(places, 0, length - 1)
-    for _ in x.shape[2:]:
-        places = ops.expand_dims(places, -1)
-    return ops.take_along_axis(x, places, axis=1)
+    others = [i for i in range(1, len(x.shape)) if i != axis]
+    return ops.take_along_axis(x, ops.expand_dims(places, others), axis=axis)
 
 
 def _of(table, token_ids):

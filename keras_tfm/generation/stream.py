@@ -19,6 +19,7 @@ def stream(
     stop_token_ids=(),
     padding_mask=None,
     detokenize=None,
+    jit_compile=True,
 ):
     """Continue prompts, giving each token as soon as it is made.
 
@@ -32,6 +33,7 @@ def stream(
         padding_mask: bool (B, T) or None.
         detokenize: function from a list of token rows (arrays of ints) to a list of
             str, such as `lambda rows: data.decode(tokenizer, rows)`; None: give ids.
+        jit_compile: bool, see `generate`.
 
     Returns: iterator over steps: int32 NumPy arrays (B,), the same tokens as
         `generate` gives; with `detokenize` lists of B str, the text that is new in
@@ -58,15 +60,17 @@ def stream(
             "`strategy` must make one token after the other and take none back, as "
             f"Greedy and Sample do, got {prepared.settings[1]}."
         )
-    steps = _tokens(model, prepared, max_new_tokens)
+    steps = _tokens(model, prepared, max_new_tokens, jit_compile)
     if detokenize is None:
         return steps
     return _texts(steps, detokenize, frozenset(stop_token_ids))
 
 
-def _tokens(model, prepared, max_new_tokens):
-    start = compiled(Start, model, prepared.inputs, *prepared.settings)
-    advance = compiled(Advance, model, prepared.inputs, *prepared.settings)
+def _tokens(model, prepared, max_new_tokens, jit_compile):
+    start, advance = (
+        compiled(kind, model, jit_compile, prepared.inputs, *prepared.settings)
+        for kind in (Start, Advance)
+    )
     length = prepared.inputs["token_ids"].shape[1]
     fixed, moving = start.predict_on_batch(prepared.inputs)
     for step in range(max_new_tokens):

@@ -66,13 +66,65 @@ def scaled_dot_product_attention(
         Vaswani et al. 2017, sec. 3.2.1, arXiv:1706.03762; grouped heads: Ainslie et
         al. 2023, arXiv:2305.13245; soft cap: Gemma 2, arXiv:2408.00118.
     """
-    num_heads, num_key_value_heads = query.shape[2], key.shape[2]
+    query, key, value = (ops.transpose(x, (0, 2, 1, 3)) for x in (query, key, value))
+    return attend(
+        query,
+        key,
+        value,
+        padding_mask=padding_mask,
+        attention_mask=attention_mask,
+        attention_bias=attention_bias,
+        use_causal_mask=use_causal_mask,
+        window=window,
+        query_offset=query_offset,
+        logit_soft_cap=logit_soft_cap,
+        scale=scale,
+        dropout=dropout,
+        return_attention_scores=return_attention_scores,
+    )
+
+
+def attend(
+    query,
+    key,
+    value,
+    padding_mask=None,
+    attention_mask=None,
+    attention_bias=None,
+    use_causal_mask=False,
+    window=None,
+    query_offset=0,
+    logit_soft_cap=None,
+    scale=None,
+    dropout=None,
+    return_attention_scores=False,
+):
+    """`scaled_dot_product_attention` of tensors with the heads before the length.
+
+    Args:
+        query: float (B, N, T, H).
+        key: float (B, K, S, H).
+        value: float (B, K, S, H).
+        padding_mask: see `scaled_dot_product_attention`, as all that follow.
+        attention_mask: bool or None.
+        attention_bias: float or None.
+        use_causal_mask: bool.
+        window: int or None.
+        query_offset: int or int32 scalar tensor.
+        logit_soft_cap: float or None.
+        scale: float or None.
+        dropout: callable or None.
+        return_attention_scores: bool.
+
+    Returns: float (B, T, N, H), or a pair with the weights (B, N, T, S).
+    """
+    num_heads, num_key_value_heads = query.shape[1], key.shape[1]
     if num_heads % num_key_value_heads:
         raise ValueError(
             f"The number of query heads, {num_heads}, must be a multiple of that of "
             f"key-value heads, {num_key_value_heads}."
         )
-    lengths = ops.shape(query)[1], ops.shape(key)[1]
+    lengths = ops.shape(query)[2], ops.shape(key)[2]
     scale = 1 / math.sqrt(query.shape[3]) if scale is None else scale
 
     scores = _match(query * ops.cast(scale, query.dtype), key)  # (B, N, T, S)
@@ -99,21 +151,21 @@ def scaled_dot_product_attention(
 
 def _match(query, key):
     """q k for every pair, float32 (B, N, T, S), without repeating key heads."""
-    batch, length, num_heads, _ = ops.shape(query)
-    query = _fold_groups(ops.transpose(query, (0, 2, 1, 3)), key.shape[2])
-    scores = ops.matmul(query, ops.transpose(key, (0, 2, 3, 1)))  # (B, K, G T, S)
+    batch, num_heads, length, _ = ops.shape(query)
+    query = _fold_groups(query, key.shape[1])
+    scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # (B, K, G T, S)
     scores = ops.cast(scores, keras.backend.result_type(scores.dtype, "float32"))
-    if num_heads == key.shape[2]:
+    if num_heads == key.shape[1]:
         return scores
-    return ops.reshape(scores, (batch, num_heads, length, ops.shape(key)[1]))
+    return ops.reshape(scores, (batch, num_heads, length, ops.shape(key)[2]))
 
 
 def _mix(weights, value):
     """Values weighted for every query, (B, T, N, H)."""
     batch, num_heads, length, _ = ops.shape(weights)
-    weights = _fold_groups(weights, value.shape[2])
-    outputs = ops.matmul(weights, ops.transpose(value, (0, 2, 1, 3)))  # (B, K, G T, H)
-    if num_heads != value.shape[2]:
+    weights = _fold_groups(weights, value.shape[1])
+    outputs = ops.matmul(weights, value)  # (B, K, G T, H)
+    if num_heads != value.shape[1]:
         outputs = ops.reshape(outputs, (batch, num_heads, length, value.shape[3]))
     return ops.transpose(outputs, (0, 2, 1, 3))
 

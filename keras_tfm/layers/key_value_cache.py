@@ -16,10 +16,10 @@ def empty_cache(shape, dtype):
     """A cache of nothing.
 
     Args:
-        shape: (B, M, K, H); B may be an int tensor.
+        shape: (B, K, M, H); B may be an int tensor.
         dtype: string.
 
-    Returns: dict with "key" and "value", zeros (B, M, K, H).
+    Returns: dict with "key" and "value", zeros (B, K, M, H).
     """
     empty = ops.zeros(shape, dtype)
     empty = ops.reshape(empty, (-1, *shape[1:]))  # so that graphs know the sizes
@@ -34,8 +34,8 @@ def extend_cache(cache, key, value, cache_index, padding_mask=None, window=None)
 
     Args:
         cache: dict from `empty_cache`.
-        key: float (B, T, K, H).
-        value: float (B, T, K, H).
+        key: float (B, K, T, H).
+        value: float (B, K, T, H).
         cache_index: int or int32 scalar tensor, how many positions came before. A
             write past M moves to the last free places, so what is known of the
             lengths is checked.
@@ -43,22 +43,22 @@ def extend_cache(cache, key, value, cache_index, padding_mask=None, window=None)
         window: int or None, a query sees keys fewer than `window` positions back.
 
     Returns: pair of the new cache, like `cache`, and a dict of attention's `key` and
-        `value` (B, S, K, H), `padding_mask` bool (B or 1, S) or None, and
+        `value` (B, K, S, H), `padding_mask` bool (B or 1, S) or None, and
         `query_offset`, the place of the first new token among the keys.
 
     Raises:
         ValueError: if the tokens are known to go past M.
     """
-    if window is not None and cache["key"].shape[1] == window:
+    if window is not None and cache["key"].shape[2] == window:
         return _roll(cache, key, value, cache_index, padding_mask, window)
-    length, max_length = key.shape[1], cache["key"].shape[1]
+    length, max_length = key.shape[2], cache["key"].shape[2]
     start = cache_index if isinstance(cache_index, int) else 0
     if None not in (length, max_length) and start + length > max_length:
         raise ValueError(
             f"`inputs` has {length} tokens from {start} on, the cache holds "
             f"{max_length}."
         )
-    start = (0, cache_index, 0, 0)
+    start = (0, 0, cache_index, 0)
     cache = {
         "key": ops.slice_update(cache["key"], start, key),
         "value": ops.slice_update(cache["value"], start, value),
@@ -70,15 +70,15 @@ def extend_cache(cache, key, value, cache_index, padding_mask=None, window=None)
 def _roll(cache, key, value, cache_index, padding_mask, window):
     """The newest positions stand in order before the new ones."""
     both = {
-        "key": ops.concatenate([cache["key"], key], axis=1),  # (B, window + T, K, H)
-        "value": ops.concatenate([cache["value"], value], axis=1),
+        "key": ops.concatenate([cache["key"], key], axis=2),  # (B, K, window + T, H)
+        "value": ops.concatenate([cache["value"], value], axis=2),
     }
-    places = ops.arange(ops.shape(both["key"])[1], dtype="int32") + cache_index
+    places = ops.arange(ops.shape(both["key"])[2], dtype="int32") + cache_index
     # `places` are positions + window: below it, nothing has been written yet.
     real = ops.expand_dims(ops.greater_equal(places, window), 0)  # (1, window + T)
     if padding_mask is not None:
         positions = ops.maximum(places - window, 0)
         real = ops.logical_and(real, ops.take(padding_mask, positions, axis=1))
-    shape = (-1, window, *key.shape[2:])  # or graphs forget that it is a window
-    cache = {name: ops.reshape(x[:, -window:], shape) for name, x in both.items()}
+    shape = (-1, key.shape[1], window, key.shape[3])  # or graphs forget the window
+    cache = {name: ops.reshape(x[:, :, -window:], shape) for name, x in both.items()}
     return cache, {**both, "padding_mask": real, "query_offset": window}

@@ -7,7 +7,7 @@ Letters: B batch, T query length, S key-value length, M cache length, D width of
 import keras
 from keras import ops
 
-from keras_tfm.layers.dot_product_attention import scaled_dot_product_attention
+from keras_tfm.layers.dot_product_attention import attend
 from keras_tfm.layers.heads import (
     attention_spec,
     check_heads,
@@ -172,15 +172,16 @@ class MultiHeadAttention(keras.layers.Layer):
             context: float (B, S, width) for cross-attention: its keys and values
                 are computed here, once.
 
-        Returns: dict of two tensors (B, M, K, H), with a `window` no longer than it;
-            (B, S, K, H) for cross-attention.
+        Returns: dict of two tensors (B, K, M, H), with a `window` no longer than it;
+            (B, K, S, H) for cross-attention.
         """
         check_built(self)
         if context is not None:
             key, value = self._keys_values(context, None)
             return {"context_key": key, "context_value": value}
         length = min(max_length, self.window or max_length)
-        return empty_cache((batch_size, length, *self._key_shape), self.compute_dtype)
+        heads, key_dim = self._key_shape
+        return empty_cache((batch_size, heads, length, key_dim), self.compute_dtype)
 
     def call_with_cache(
         self,
@@ -227,7 +228,9 @@ class MultiHeadAttention(keras.layers.Layer):
         query = self._heads(self.query, inputs)  # (B, T, N, H)
         if self.query_norm is not None:
             query = self.query_norm(query)
-        return query if self.rotary is None else self.rotary(query, positions)
+        if self.rotary is not None:
+            query = self.rotary(query, positions)
+        return ops.transpose(query, (0, 2, 1, 3))  # (B, N, T, H)
 
     def _keys_values(self, context, positions):
         check_width(context, self._widths[1], "context")
@@ -237,7 +240,8 @@ class MultiHeadAttention(keras.layers.Layer):
             key = self.key_norm(key)
         if self.rotary is not None:
             key = self.rotary(key, positions)
-        return key, value
+        # (B, K, S, H)
+        return tuple(ops.transpose(x, (0, 2, 1, 3)) for x in (key, value))
 
     def _heads(self, projection, x):
         x = projection(ops.cast(x, self.compute_dtype))
@@ -253,9 +257,10 @@ class MultiHeadAttention(keras.layers.Layer):
     ):
         query, key, value = query_key_value
         if self.relative_bias is not None:
-            bias = self.relative_bias(query, key, query_offset=query_offset)
+            lengths = query[:, 0], key[:, 0]  # (B, T, H), (B, S, H)
+            bias = self.relative_bias(*lengths, query_offset=query_offset)
             attention_bias = bias if attention_bias is None else attention_bias + bias
-        heads, weights = scaled_dot_product_attention(
+        heads, weights = attend(
             query,
             key,
             value,
