@@ -8,6 +8,7 @@ A tsv file has a sentence, a tab and its translation on each line.
 Reference runs: docs/recipes/translation.md (command, machine, time, result).
 """
 
+import csv
 import dataclasses
 import sys
 
@@ -156,7 +157,7 @@ def score(name, outputs, references, lowercase):
 
 
 def evaluate(model, tokenizer, config, pairs):
-    """Print some translations and score all: greedy, by beams, and of no model."""
+    """Print some translations, write and score all: greedy, by beams, of no model."""
     sources, references = map(list, zip(*pairs))
     outputs = translate(model, tokenizer, sources, config.max_length)
     for source, reference, output in zip(sources[:6], references, outputs):
@@ -167,6 +168,11 @@ def evaluate(model, tokenizer, config, pairs):
         beams = generation.BeamSearch(config.num_beams, config.length_penalty)
         limit = config.max_length
         scored["beam"] = translate(model, tokenizer, sources, limit, beams)
+    folder = session.folder_of(config)
+    with open(folder / "translations.tsv", "w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file, delimiter="\t")
+        table.writerow(["source", "reference", *scored])
+        table.writerows(zip(sources, references, *scored.values()))
     scored["baseline_copy"] = sources
     metrics = {}
     for name, texts in scored.items():
