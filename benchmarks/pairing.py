@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import platform
+import resource
 import statistics
 import subprocess
 import sys
@@ -34,7 +35,7 @@ class Contender:
     """
 
     def __init__(self, name, function, settings, threads=2, environment=None):
-        self.name, self.seconds, self.failure = name, [], None
+        self.name, self.seconds, self.failure, self.peak = name, [], None, 0
         limits = {
             key: str(threads)
             for key in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
@@ -61,9 +62,10 @@ class Contender:
         if self.failure is None:
             self.process.stdin.write("go\n")
             self.process.stdin.flush()
-            seconds = self._answer()
-            if seconds is not None:
-                self.seconds.append(seconds)
+            answer = self._answer()
+            if answer is not None:
+                self.seconds.append(answer["seconds"])
+                self.peak = answer["peak"]
 
     def close(self):
         """End the process."""
@@ -87,7 +89,8 @@ def compare(contenders, repeats=5):
         repeats: int, rounds that count, after one that does not.
 
     Returns: list of dicts: `name`, `median`, `spread` (half the range between the
-        fastest and the slowest, of the median), or `failure`.
+        fastest and the slowest, of the median), `peak` (most memory that the work
+        took beyond what was there before, in MiB), or `failure`.
     """
     for round_number in range(repeats + 1):
         for contender in contenders:
@@ -102,7 +105,8 @@ def compare(contenders, repeats=5):
             continue
         median = statistics.median(contender.seconds)
         spread = (max(contender.seconds) - min(contender.seconds)) / 2 / median
-        results.append({"name": contender.name, "median": median, "spread": spread})
+        numbers = {"median": median, "spread": spread, "peak": contender.peak}
+        results.append({"name": contender.name, **numbers})
     return results
 
 
@@ -166,12 +170,25 @@ def main():
     given = parser.parse_args()
     module, _, function = given.function.partition(":")
     run = getattr(importlib.import_module(module), function)(**given.settings)
+    before = _memory()
     run()
-    print(MARK + "0", flush=True)
+    print(MARK + "null", flush=True)
     for _ in sys.stdin:
         start = time.perf_counter()
         run()
-        print(MARK + json.dumps(time.perf_counter() - start), flush=True)
+        seconds, peak = time.perf_counter() - start, _peak() - before
+        print(MARK + json.dumps({"seconds": seconds, "peak": peak}), flush=True)
+
+
+def _memory():
+    """MiB that this process holds."""
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
+def _peak():
+    """The most MiB that this process ever held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 if __name__ == "__main__":

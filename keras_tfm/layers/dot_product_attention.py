@@ -9,7 +9,11 @@ import math
 import keras
 from keras import ops
 
+from keras_tfm.layers.blockwise_attention import attend_blockwise
+from keras_tfm.layers.heads import fold_groups
 from keras_tfm.layers.masks import attention_keep
+
+LONG = 1024  # from here on blocks are no slower
 
 
 def scaled_dot_product_attention(
@@ -26,6 +30,7 @@ def scaled_dot_product_attention(
     scale=None,
     dropout=None,
     return_attention_scores=False,
+    implementation="auto",
 ):
     """Mix values by how well their keys match each query.
 
@@ -47,14 +52,19 @@ def scaled_dot_product_attention(
             the keys.
         logit_soft_cap: float or None, cap * tanh(scores / cap).
         scale: float or None, factor on the scores; H ** -0.5 unless given.
-        dropout: callable or None, applied to the attention weights.
-        return_attention_scores: bool, also return the weights.
+        dropout: callable or None, applied to the attention weights; blocks need a
+            `keras.layers.Dropout`.
+        return_attention_scores: bool, also return the weights, which is always dense.
+        implementation: "dense", "blockwise" (memory that grows with T + S, not with
+            T times S; first gradients only), or "auto": blocks for known lengths of
+            1024 and more.
 
     Returns: float (B, T, N, H); with `return_attention_scores` a pair, the second
         float (B, N, T, S), rows summing to one.
 
     Raises:
-        ValueError: if K does not divide N, or a mask has another rank.
+        ValueError: if K does not divide N, a mask has another rank, an unknown
+            `implementation`, or a `dropout` that blocks cannot apply.
 
     Example:
         >>> x = keras.random.normal((2, 5, 3, 4))
@@ -81,6 +91,7 @@ def scaled_dot_product_attention(
         scale=scale,
         dropout=dropout,
         return_attention_scores=return_attention_scores,
+        implementation=implementation,
     )
 
 
@@ -98,6 +109,7 @@ def attend(
     scale=None,
     dropout=None,
     return_attention_scores=False,
+    implementation="auto",
 ):
     """`scaled_dot_product_attention` of tensors with the heads before the length.
 
@@ -115,6 +127,7 @@ def attend(
         scale: float or None.
         dropout: callable or None.
         return_attention_scores: bool.
+        implementation: "auto", "dense" or "blockwise".
 
     Returns: float (B, T, N, H), or a pair with the weights (B, N, T, S).
     """
@@ -124,17 +137,37 @@ def attend(
             f"The number of query heads, {num_heads}, must be a multiple of that of "
             f"key-value heads, {num_key_value_heads}."
         )
-    lengths = ops.shape(query)[2], ops.shape(key)[2]
     scale = 1 / math.sqrt(query.shape[3]) if scale is None else scale
+    masks = {
+        "padding_mask": padding_mask,
+        "attention_mask": attention_mask,
+        "use_causal_mask": use_causal_mask,
+        "window": window,
+        "query_offset": query_offset,
+    }
+    if _in_blocks(implementation, query, key, dropout) and not return_attention_scores:
+        drawn = {}
+        if dropout is not None and dropout.rate > 0:
+            seed = dropout.seed_generator.next()
+            drawn = {"dropout_rate": dropout.rate, "dropout_seed": seed}
+        outputs = attend_blockwise(
+            query,
+            key,
+            value,
+            attention_bias=attention_bias,
+            logit_soft_cap=logit_soft_cap,
+            scale=scale,
+            **masks,
+            **drawn,
+        )
+        return ops.transpose(outputs, (0, 2, 1, 3))
 
     scores = _match(query * ops.cast(scale, query.dtype), key)  # (B, N, T, S)
     if logit_soft_cap is not None:
         scores = logit_soft_cap * ops.tanh(scores / logit_soft_cap)
     if attention_bias is not None:
         scores = scores + ops.cast(attention_bias, scores.dtype)
-    keep = attention_keep(
-        lengths, padding_mask, attention_mask, use_causal_mask, window, query_offset
-    )
+    keep = attention_keep((ops.shape(query)[2], ops.shape(key)[2]), **masks)
     if keep is not None:
         scores = ops.where(keep, scores, -1e30)
     # Keras warns of a softmax over one key, which is one.
@@ -149,10 +182,30 @@ def attend(
     return (outputs, weights) if return_attention_scores else outputs
 
 
+def _in_blocks(implementation, query, key, dropout):
+    """Whether to go block by block."""
+    if implementation not in ("auto", "dense", "blockwise"):
+        raise ValueError(
+            '`implementation` must be "auto", "dense" or "blockwise", got '
+            f"{implementation!r}."
+        )
+    drawable = dropout is None or isinstance(dropout, keras.layers.Dropout)
+    if implementation == "blockwise" and not drawable:
+        raise ValueError(
+            "`dropout` must be a keras.layers.Dropout for a blockwise attention, got "
+            f"{dropout}."
+        )
+    if implementation != "auto":
+        return implementation == "blockwise"
+    lengths = query.shape[2], key.shape[2]
+    symbolic = isinstance(query, keras.KerasTensor)
+    return drawable and not symbolic and None not in lengths and min(lengths) >= LONG
+
+
 def _match(query, key):
     """q k for every pair, float32 (B, N, T, S), without repeating key heads."""
     batch, num_heads, length, _ = ops.shape(query)
-    query = _fold_groups(query, key.shape[1])
+    query = fold_groups(query, key.shape[1])
     scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # (B, K, G T, S)
     scores = ops.cast(scores, keras.backend.result_type(scores.dtype, "float32"))
     if num_heads == key.shape[1]:
@@ -163,17 +216,8 @@ def _match(query, key):
 def _mix(weights, value):
     """Values weighted for every query, (B, T, N, H)."""
     batch, num_heads, length, _ = ops.shape(weights)
-    weights = _fold_groups(weights, value.shape[1])
+    weights = fold_groups(weights, value.shape[1])
     outputs = ops.matmul(weights, value)  # (B, K, G T, H)
     if num_heads != value.shape[1]:
         outputs = ops.reshape(outputs, (batch, num_heads, length, value.shape[3]))
     return ops.transpose(outputs, (0, 2, 1, 3))
-
-
-def _fold_groups(x, num_key_value_heads):
-    """(B, N, T, X) -> (B, K, G T, X): query heads of one group in one matrix."""
-    batch, num_heads, length, width = ops.shape(x)
-    if num_heads == num_key_value_heads:
-        return x
-    rows = num_heads // num_key_value_heads * length
-    return ops.reshape(x, (batch, num_key_value_heads, rows, width))

@@ -70,6 +70,15 @@ def join_heads(x):
     return ops.reshape(x, (batch, length, num_heads * key_dim))
 
 
+def fold_groups(x, num_key_value_heads):
+    """(B, N, T, H) -> (B, K, N / K T, H): query heads of one group in one matrix."""
+    batch, num_heads, length, width = ops.shape(x)
+    if num_heads == num_key_value_heads:
+        return x
+    rows = num_heads // num_key_value_heads * length
+    return ops.reshape(x, (batch, num_key_value_heads, rows, width))
+
+
 def attention_spec(layer, inputs, context=None, return_attention_scores=False):
     """What an attention layer with `num_heads` gives, as symbols.
 

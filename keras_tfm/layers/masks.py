@@ -143,7 +143,7 @@ def attention_keep(
                 f"{tuple(padding_mask.shape)}."
             )
         keep = ops.expand_dims(padding_mask, (1, 2))  # (B, 1, 1, S)
-    keep = combine_masks(keep, _rank_4(attention_mask))
+    keep = combine_masks(keep, as_rank_4(attention_mask))
     if window is not None:
         near = sliding_window_mask(
             *queries_and_keys, window, query_offset, causal=use_causal_mask
@@ -155,7 +155,8 @@ def attention_keep(
     return keep
 
 
-def _rank_4(mask):
+def as_rank_4(mask):
+    """An `attention_mask` with all four axes, None for None."""
     if mask is None:
         return None
     mask = as_bool(mask, "attention_mask")

@@ -43,6 +43,8 @@ class MultiHeadAttention(keras.layers.Layer):
         use_bias: bool, biases of the four projections.
         attention_dropout: float in [0, 1), on the attention weights, in training.
         kernel_initializer: initializer of the four projections.
+        implementation: "auto", "dense" or "blockwise", see
+            `scaled_dot_product_attention`.
         **kwargs: `name`, `dtype`, `trainable`.
 
     Call arguments:
@@ -87,6 +89,7 @@ class MultiHeadAttention(keras.layers.Layer):
         use_bias=True,
         attention_dropout=0.0,
         kernel_initializer="glorot_uniform",
+        implementation="auto",
         **kwargs,
     ):
         super().__init__(autocast=False, **kwargs)
@@ -106,6 +109,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.use_bias = use_bias
         self.attention_dropout = attention_dropout
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.implementation = implementation
         self.supports_masking = True
 
     def build(self, inputs_shape, context_shape=None):
@@ -160,7 +164,8 @@ class MultiHeadAttention(keras.layers.Layer):
             padding_mask=padding_mask,
             attention_mask=attention_mask,
             use_causal_mask=use_causal_mask,
-            dropout=lambda weights: self.drop(weights, training=training),
+            dropout=self.drop if training and self.attention_dropout else None,
+            implementation=self.implementation,
         )
 
     def init_cache(self, batch_size, max_length, context=None):
@@ -300,6 +305,7 @@ class MultiHeadAttention(keras.layers.Layer):
             "use_bias": self.use_bias,
             "attention_dropout": self.attention_dropout,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "implementation": self.implementation,
         }
 
     @classmethod

@@ -9,6 +9,7 @@ from keras import ops
 from keras_tfm.layers.key_value_cache import check_built
 from keras_tfm.layers.masks import combine_masks
 from keras_tfm.layers.policies import owner_dtype
+from keras_tfm.layers.rematerialized import Rematerialized
 from keras_tfm.layers.residual import check_residual, make_residual
 from keras_tfm.layers.values import (
     build_value,
@@ -20,7 +21,7 @@ from keras_tfm.layers.values import (
 
 
 @keras.saving.register_keras_serializable(package="keras_tfm")
-class TransformerDecoderBlock(keras.layers.Layer):
+class TransformerDecoderBlock(Rematerialized, keras.layers.Layer):
     """Wires causal attention, cross-attention and a feed-forward into a block.
 
     Without `cross_attention` it is the block of a decoder-only model such as GPT.

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_tfm.layers.masks import combine_masks
 from keras_tfm.layers.policies import owner_dtype
+from keras_tfm.layers.rematerialized import Rematerialized
 from keras_tfm.layers.residual import check_residual, make_residual
 from keras_tfm.layers.values import (
     build_value,
@@ -19,7 +20,7 @@ from keras_tfm.layers.values import (
 
 
 @keras.saving.register_keras_serializable(package="keras_tfm")
-class TransformerEncoderBlock(keras.layers.Layer):
+class TransformerEncoderBlock(Rematerialized, keras.layers.Layer):
     """Wires an attention and a feed-forward layer into an encoder block.
 
     Both are given as instances and recreated from their configs, so one value may

@@ -35,6 +35,8 @@ class Bert(keras.Model):
         attention: attention value, or a list of them cycled over the layers;
             `MultiHeadAttention(num_heads)` unless given.
         feed_forward: likewise; `FeedForward(intermediate_dim)` unless given.
+        remat: bool, blocks keep only their inputs and compute the rest again for the
+            gradient: less memory, more time.
         dtype: dtype policy.
         **kwargs: `name`, `trainable`.
 
@@ -79,6 +81,7 @@ class Bert(keras.Model):
         norm_epsilon=1e-12,
         attention=None,
         feed_forward=None,
+        remat=False,
         dtype=None,
         trainable=True,
         **kwargs,
@@ -113,17 +116,19 @@ class Bert(keras.Model):
         drop = keras.layers.Dropout(dropout, **part("embedding_dropout"))
         own_attention = tools.plain_attention(num_heads, attention_dropout=dropout)
         own_feed_forward = tools.plain_feed_forward(intermediate_dim, activation)
-        blocks = [
-            layers.TransformerEncoderBlock(
-                tools.value_of_layer(attention or own_attention, i),
-                tools.value_of_layer(feed_forward or own_feed_forward, i),
-                norm_position="post",
-                norm_epsilon=norm_epsilon,
-                dropout=dropout,
-                **part(f"block_{i}"),
-            )
-            for i in range(num_layers)
-        ]
+        names = [f"block_{i}" for i in range(num_layers)]
+        with tools.remat_scope(remat, names):
+            blocks = [
+                layers.TransformerEncoderBlock(
+                    tools.value_of_layer(attention or own_attention, i),
+                    tools.value_of_layer(feed_forward or own_feed_forward, i),
+                    norm_position="post",
+                    norm_epsilon=norm_epsilon,
+                    dropout=dropout,
+                    **part(name),
+                )
+                for i, name in enumerate(names)
+            ]
         pooler = keras.layers.Dense(
             hidden_dim,
             activation="tanh",
@@ -160,6 +165,7 @@ class Bert(keras.Model):
         self.max_sequence_length = max_sequence_length
         self.num_segments = num_segments
         self.dropout = dropout
+        self.remat = remat
         self.norm_epsilon = norm_epsilon
         self._values = tools.blocks_config(activation, attention, feed_forward)
 
@@ -190,6 +196,7 @@ class Bert(keras.Model):
             "max_sequence_length": self.max_sequence_length,
             "num_segments": self.num_segments,
             "dropout": self.dropout,
+            "remat": self.remat,
             "norm_epsilon": self.norm_epsilon,
             **self._values,
         }

@@ -38,6 +38,8 @@ class GPT(CacheProtocol, keras.Model):
         attention: attention value, or a list of them cycled over the layers;
             `MultiHeadAttention(num_heads)` unless given.
         feed_forward: likewise; `FeedForward(intermediate_dim)` unless given.
+        remat: bool, blocks keep only their inputs and compute the rest again for the
+            gradient: less memory, more time.
         dtype: dtype policy.
         **kwargs: `name`, `trainable`.
 
@@ -81,6 +83,7 @@ class GPT(CacheProtocol, keras.Model):
         norm_epsilon=1e-5,
         attention=None,
         feed_forward=None,
+        remat=False,
         dtype=None,
         trainable=True,
         **kwargs,
@@ -115,17 +118,19 @@ class GPT(CacheProtocol, keras.Model):
         drop = keras.layers.Dropout(dropout, **part("embedding_dropout"))
         own_attention = tools.plain_attention(num_heads)
         own_feed_forward = tools.plain_feed_forward(intermediate_dim, activation)
-        blocks = [
-            layers.TransformerDecoderBlock(
-                tools.value_of_layer(attention or own_attention, i),
-                tools.value_of_layer(feed_forward or own_feed_forward, i),
-                norm=norm,
-                norm_epsilon=norm_epsilon,
-                dropout=dropout,
-                **part(f"block_{i}"),
-            )
-            for i in range(num_layers)
-        ]
+        names = [f"block_{i}" for i in range(num_layers)]
+        with tools.remat_scope(remat, names):
+            blocks = [
+                layers.TransformerDecoderBlock(
+                    tools.value_of_layer(attention or own_attention, i),
+                    tools.value_of_layer(feed_forward or own_feed_forward, i),
+                    norm=norm,
+                    norm_epsilon=norm_epsilon,
+                    dropout=dropout,
+                    **part(name),
+                )
+                for i, name in enumerate(names)
+            ]
         final_norm = NORMS[norm](epsilon=norm_epsilon, **part("final_norm"))
         logits = keras.layers.Activation("linear", name="logits", dtype="float32")
 
@@ -158,6 +163,7 @@ class GPT(CacheProtocol, keras.Model):
         self.intermediate_dim = intermediate_dim
         self.max_sequence_length = max_sequence_length
         self.dropout = dropout
+        self.remat = remat
         self.position = position
         self.norm = norm
         self.norm_epsilon = norm_epsilon
@@ -254,6 +260,7 @@ class GPT(CacheProtocol, keras.Model):
             "intermediate_dim": self.intermediate_dim,
             "max_sequence_length": self.max_sequence_length,
             "dropout": self.dropout,
+            "remat": self.remat,
             "position": self.position,
             "norm": self.norm,
             "norm_epsilon": self.norm_epsilon,

@@ -1,5 +1,7 @@
 """What the models do alike: complete a dict of inputs, pick values, take a policy."""
 
+import contextlib
+
 import keras
 from keras import ops
 
@@ -124,6 +126,20 @@ def values_of_config(config):
     if isinstance(config, dict):
         return keras.saving.deserialize_keras_object(config)
     return config
+
+
+def remat_scope(remat, names):
+    """Where the blocks of a model are made: those that compute twice if it says so.
+
+    Args:
+        remat: bool.
+        names: list of str, the blocks'.
+
+    Returns: context manager.
+    """
+    if not remat:
+        return contextlib.nullcontext()
+    return keras.RematScope("list_of_layers", layer_names=names)
 
 
 def plain_attention(num_heads, attention_dropout=0.0):

@@ -39,6 +39,8 @@ class Seq2SeqTransformer(CacheProtocol, keras.Model):
         attention: attention value of every attention, or a list of them cycled over
             the layers; `MultiHeadAttention(num_heads)` unless given.
         feed_forward: likewise; `FeedForward(intermediate_dim)` unless given.
+        remat: bool, blocks keep only their inputs and compute the rest again for the
+            gradient: less memory, more time.
         dtype: dtype policy.
         **kwargs: `name`, `trainable`.
 
@@ -83,6 +85,7 @@ class Seq2SeqTransformer(CacheProtocol, keras.Model):
         activation="relu",
         attention=None,
         feed_forward=None,
+        remat=False,
         dtype=None,
         trainable=True,
         **kwargs,
@@ -108,25 +111,29 @@ class Seq2SeqTransformer(CacheProtocol, keras.Model):
         plain = layers.MultiHeadAttention(num_heads)
         plain_feed_forward = layers.FeedForward(intermediate_dim, activation=activation)
         wiring = {"norm_position": norm_position, "dropout": dropout}
-        encoder_blocks = [
-            layers.TransformerEncoderBlock(
-                tools.value_of_layer(attention or plain, i),
-                tools.value_of_layer(feed_forward or plain_feed_forward, i),
-                **wiring,
-                **part(f"encoder_block_{i}"),
-            )
-            for i in range(num_layers)
-        ]
-        decoder_blocks = [
-            layers.TransformerDecoderBlock(
-                tools.value_of_layer(attention or plain, i),
-                tools.value_of_layer(feed_forward or plain_feed_forward, i),
-                cross_attention=tools.value_of_layer(attention or plain, i),
-                **wiring,
-                **part(f"decoder_block_{i}"),
-            )
-            for i in range(num_decoder_layers or num_layers)
-        ]
+        names = [f"encoder_block_{i}" for i in range(num_layers)]
+        with tools.remat_scope(remat, names):
+            encoder_blocks = [
+                layers.TransformerEncoderBlock(
+                    tools.value_of_layer(attention or plain, i),
+                    tools.value_of_layer(feed_forward or plain_feed_forward, i),
+                    **wiring,
+                    **part(name),
+                )
+                for i, name in enumerate(names)
+            ]
+        names = [f"decoder_block_{i}" for i in range(num_decoder_layers or num_layers)]
+        with tools.remat_scope(remat, names):
+            decoder_blocks = [
+                layers.TransformerDecoderBlock(
+                    tools.value_of_layer(attention or plain, i),
+                    tools.value_of_layer(feed_forward or plain_feed_forward, i),
+                    cross_attention=tools.value_of_layer(attention or plain, i),
+                    **wiring,
+                    **part(name),
+                )
+                for i, name in enumerate(names)
+            ]
         ends = [], []
         if norm_position != "post":
             ends = tuple(
@@ -180,6 +187,7 @@ class Seq2SeqTransformer(CacheProtocol, keras.Model):
         self.num_decoder_layers = num_decoder_layers
         self.target_vocabulary_size = target_vocabulary_size
         self.dropout = dropout
+        self.remat = remat
         self.norm_position = norm_position
         self._values = tools.blocks_config(activation, attention, feed_forward)
 
@@ -293,6 +301,7 @@ class Seq2SeqTransformer(CacheProtocol, keras.Model):
             "num_decoder_layers": self.num_decoder_layers,
             "target_vocabulary_size": self.target_vocabulary_size,
             "dropout": self.dropout,
+            "remat": self.remat,
             "norm_position": self.norm_position,
             **self._values,
         }

@@ -34,6 +34,8 @@ class VisionTransformer(keras.Model):
         attention: attention value, or a list of them cycled over the layers;
             `MultiHeadAttention(num_heads)` unless given.
         feed_forward: likewise; `FeedForward(intermediate_dim)` unless given.
+        remat: bool, blocks keep only their inputs and compute the rest again for the
+            gradient: less memory, more time.
         dtype: dtype policy.
         **kwargs: `name`, `trainable`.
 
@@ -77,6 +79,7 @@ class VisionTransformer(keras.Model):
         norm_epsilon=1e-6,
         attention=None,
         feed_forward=None,
+        remat=False,
         dtype=None,
         trainable=True,
         **kwargs,
@@ -108,18 +111,20 @@ class VisionTransformer(keras.Model):
         drop = keras.layers.Dropout(dropout, **part("embedding_dropout"))
         own_attention = tools.plain_attention(num_heads)
         own_feed_forward = tools.plain_feed_forward(intermediate_dim, "gelu")
-        blocks = [
-            layers.TransformerEncoderBlock(
-                tools.value_of_layer(attention or own_attention, i),
-                tools.value_of_layer(feed_forward or own_feed_forward, i),
-                norm_epsilon=norm_epsilon,
-                dropout=dropout,
-                drop_path=drop_path * i / max(num_layers - 1, 1),
-                layer_scale=layer_scale,
-                **part(f"block_{i}"),
-            )
-            for i in range(num_layers)
-        ]
+        names = [f"block_{i}" for i in range(num_layers)]
+        with tools.remat_scope(remat, names):
+            blocks = [
+                layers.TransformerEncoderBlock(
+                    tools.value_of_layer(attention or own_attention, i),
+                    tools.value_of_layer(feed_forward or own_feed_forward, i),
+                    norm_epsilon=norm_epsilon,
+                    dropout=dropout,
+                    drop_path=drop_path * i / max(num_layers - 1, 1),
+                    layer_scale=layer_scale,
+                    **part(name),
+                )
+                for i, name in enumerate(names)
+            ]
         final_norm = keras.layers.LayerNormalization(
             epsilon=norm_epsilon, **part("final_norm")
         )
@@ -152,6 +157,7 @@ class VisionTransformer(keras.Model):
         self.pooling = pooling
         self.channels = channels
         self.dropout = dropout
+        self.remat = remat
         self.drop_path = drop_path
         self.layer_scale = layer_scale
         self.norm_epsilon = norm_epsilon
@@ -170,6 +176,7 @@ class VisionTransformer(keras.Model):
             "pooling": self.pooling,
             "channels": self.channels,
             "dropout": self.dropout,
+            "remat": self.remat,
             "drop_path": self.drop_path,
             "layer_scale": self.layer_scale,
             "norm_epsilon": self.norm_epsilon,
