@@ -79,6 +79,7 @@ ATTENTION = {
     "logit_soft_cap": 20.0,
     "use_bias": False,
     "attention_dropout": 0.1,
+    "implementation": "blockwise",
     "kernel_initializer": initializer(),
 }
 WIRING = {

@@ -61,6 +61,7 @@ def images(batch, _):
 BERT = {
     **TEXT,
     **VALUES,
+    "remat": True,
     "num_segments": 3,
     "dropout": 0.2,
     "activation": "relu",
@@ -69,6 +70,7 @@ BERT = {
 GPT = {
     **TEXT,
     **VALUES,
+    "remat": True,
     "dropout": 0.2,
     "activation": "relu",
     "position": "sinusoidal",
@@ -78,6 +80,7 @@ GPT = {
 PAIR = {
     **TEXT,
     **VALUES,
+    "remat": True,
     "num_decoder_layers": 1,
     "target_vocabulary_size": 29,
     "dropout": 0.2,
@@ -87,6 +90,7 @@ PAIR = {
 IMAGE = {
     **SMALL,
     **VALUES,
+    "remat": True,
     "image_size": (4, 6),
     "patch_size": (2, 3),
     "pooling": "mean",

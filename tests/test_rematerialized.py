@@ -91,6 +91,7 @@ def test_bert_and_vision_transformer_learn_alike():
     same(vit, normal(8, 8, 8, 3), labels, loss)
 
 
+@pytest.mark.tensorflow  # JAX compiles the second computation without calling anew
 def test_the_block_is_computed_again():
     """Once for the outputs and once more for the gradient."""
     calls = []

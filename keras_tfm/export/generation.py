@@ -17,6 +17,7 @@ from keras_tfm.export.text import Text
 from keras_tfm.generation.decoder import Decoder
 from keras_tfm.generation.prompts import room_of
 from keras_tfm.generation.strategies import Greedy
+from keras_tfm.layers.projection import whole_products
 
 
 def generation_to_saved_model(
@@ -190,7 +191,8 @@ def generation_to_litert(
 
     archive = keras.export.ExportArchive()
     archive.track(model)
-    archive.add_endpoint("serving_default", serve, [specs])
+    with whole_products():
+        archive.add_endpoint("serving_default", serve, [specs])
     with tempfile.TemporaryDirectory() as folder:
         archive.write_out(folder, verbose=False)
         content = convert_folder(folder, quantize)

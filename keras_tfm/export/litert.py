@@ -12,6 +12,7 @@ import keras
 import numpy as np
 
 from keras_tfm.export import precision, signatures, staging
+from keras_tfm.layers.projection import whole_products
 
 _QUANTIZE = (None, "float16", "dynamic", "int8")
 _FLOAT_OPS = (
@@ -112,7 +113,8 @@ def _convert(model, specs, quantize, samples):
         outputs = model(signatures.pack_inputs(model, inputs), training=False)
         return signatures.name_outputs(model, outputs)
 
-    archive.add_endpoint("serving_default", serve, [specs])
+    with whole_products():
+        archive.add_endpoint("serving_default", serve, [specs])
     with tempfile.TemporaryDirectory() as folder:
         archive.write_out(folder, verbose=False)
         return convert_folder(folder, quantize, samples)

@@ -6,6 +6,7 @@ a block of queries and of keys.
 """
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_tfm.layers.heads import fold_groups
@@ -384,6 +385,6 @@ def _scramble(x):
     for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
         shifted = ops.right_shift(x, shift)  # dialect: in training only
         x = ops.bitwise_xor(x, shifted)
-        x = x * ops.cast(ops.convert_to_tensor(factor, "int64"), "uint32")
+        x = x * np.uint32(factor)
     shifted = ops.right_shift(x, 16)  # dialect: in training only
     return ops.bitwise_xor(x, shifted)

@@ -3,6 +3,7 @@
 import keras
 
 from keras_tfm.layers.policies import part_policy
+from keras_tfm.layers.projection import Projection
 
 NORMS = {
     "layer": keras.layers.LayerNormalization,
@@ -28,7 +29,7 @@ def make_dense(owner, name, units, shape):
         units: int, width of the output.
         shape: of the input.
     """
-    part = keras.layers.Dense(
+    part = Projection(
         units,
         use_bias=owner.use_bias,
         kernel_initializer=owner.kernel_initializer.clone(),

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_tfm import layers
 from keras_tfm.layers.policies import part_policy
+from keras_tfm.layers.projection import TiedEmbedding
 from keras_tfm.layers.residual import NORMS
 from keras_tfm.models import inputs as tools
 from keras_tfm.models.cache_protocol import CacheProtocol
@@ -98,7 +99,7 @@ class GPT(CacheProtocol, keras.Model):
             return {"name": name, "dtype": part_policy(policy, name)}
 
         # Layers
-        token_embedding = keras.layers.ReversibleEmbedding(
+        token_embedding = TiedEmbedding(
             vocabulary_size,
             hidden_dim,
             embeddings_initializer=tools.initializer(),

@@ -11,6 +11,7 @@ from keras import ops
 
 from keras_tfm import layers
 from keras_tfm.layers.policies import part_policy
+from keras_tfm.layers.projection import TiedEmbedding
 from keras_tfm.models import inputs as tools
 from keras_tfm.models.cache_protocol import CacheProtocol
 from keras_tfm.models.sizes import SEQ2SEQ_SIZES, numbers_of
@@ -327,6 +328,6 @@ class Seq2SeqTransformer(CacheProtocol, keras.Model):
 
 def _embedding(vocabulary_size, hidden_dim, part):
     initializer = keras.initializers.RandomNormal(stddev=hidden_dim**-0.5)
-    return keras.layers.ReversibleEmbedding(
+    return TiedEmbedding(
         vocabulary_size, hidden_dim, embeddings_initializer=initializer, **part
     )
