@@ -172,6 +172,22 @@ def test_dropout_is_the_same_in_both_passes():
         assert_near(found, slope(dense), atol=2e-5)
 
 
+@pytest.mark.parametrize("way", ["dense", "blockwise"])
+def test_a_layer_does_as_it_is_told(way, monkeypatch):
+    blocks = []
+    monkeypatch.setattr(
+        "keras_tfm.layers.dot_product_attention.attend_blockwise",
+        lambda query, *_, **__: blocks.append(query.shape) or query,
+    )
+    layer = layers.MultiHeadAttention(2, attention_dropout=0.1, implementation=way)
+    x = normal(1, 9, 8)
+    layer(x)
+    layer(x, use_causal_mask=True, training=True)
+    assert blocks == [(1, 2, 9, 4)] * 2 * (way == "blockwise")
+    layer(x, return_attention_scores=True)  # always dense
+    assert len(blocks) == 2 * (way == "blockwise")
+
+
 def test_dropout_in_a_layer_draws_anew_each_time():
     layer = layers.MultiHeadAttention(
         2, attention_dropout=0.5, implementation="blockwise"

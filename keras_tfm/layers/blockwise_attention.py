@@ -384,7 +384,7 @@ def _scramble(x):
     """A hash of uint32 numbers: each bit of the input changes half of the output."""
     for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
         shifted = ops.right_shift(x, shift)  # dialect: in training only
-        x = ops.bitwise_xor(x, shifted)
+        x = ops.bitwise_xor(x, shifted)  # dialect: in training only
         x = x * np.uint32(factor)
     shifted = ops.right_shift(x, 16)  # dialect: in training only
-    return ops.bitwise_xor(x, shifted)
+    return ops.bitwise_xor(x, shifted)  # dialect: in training only

@@ -265,7 +265,7 @@ class MultiHeadAttention(keras.layers.Layer):
             lengths = query[:, 0], key[:, 0]  # (B, T, H), (B, S, H)
             bias = self.relative_bias(*lengths, query_offset=query_offset)
             attention_bias = bias if attention_bias is None else attention_bias + bias
-        heads, weights = attend(
+        heads = attend(
             query,
             key,
             value,
@@ -273,9 +273,10 @@ class MultiHeadAttention(keras.layers.Layer):
             query_offset=query_offset,
             window=self.window,
             logit_soft_cap=self.logit_soft_cap,
-            return_attention_scores=True,
+            return_attention_scores=return_attention_scores,
             **masks_and_dropout,
         )
+        heads, weights = heads if return_attention_scores else (heads, None)
         outputs = self.output_projection(join_heads(heads))  # (B, T, D)
         return (outputs, weights) if return_attention_scores else outputs
 
