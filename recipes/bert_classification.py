@@ -82,7 +82,7 @@ def build(config, vocabulary_size, num_classes):
     backbone = models.Bert(
         vocabulary_size, config.num_layers, config.num_heads, config.hidden_dim,
         config.intermediate_dim, max_sequence_length=config.max_length,
-        dropout=config.dropout, dtype=config.policy,
+        dropout=config.dropout, dtype=config.policy, remat=bool(config.remat),
     )  # fmt: skip
     return models.classifier(backbone, num_classes, config.dropout, config.pooling)
 

@@ -35,7 +35,10 @@ def compile_classifier(model, config, steps, one_hot=False):
     total = steps * config.epochs
     schedule = training.cosine_warmup(config.learning_rate, total // 10, total)
     optimizer = keras.optimizers.AdamW(
-        schedule, weight_decay=config.weight_decay, clipnorm=1.0
+        schedule,
+        weight_decay=config.weight_decay,
+        clipnorm=1.0,
+        gradient_accumulation_steps=config.gradient_accumulation_steps,
     )
     loss, metric = training.SmoothedCrossentropy, training.MaskedAccuracy()
     if one_hot:

@@ -49,6 +49,8 @@ class Common:
     mixed_precision: str = option(
         "none", "number format that layers compute in, beside float32", PRECISIONS
     )
+    accumulate: int = option(1, "batches whose gradients are added up before a step")
+    remat: int = option(0, "1: less memory, blocks compute again for the gradient")
     jit: str = option("auto", "compile the step with XLA (auto: Keras decides)", JIT)
     debug: int = option(0, "1 shows where in the code an error came from")
 
@@ -60,7 +62,7 @@ class Common:
                     f"{flag(field.name)} must be one of {', '.join(map(str, choices))}"
                     f", got {value!r}."
                 )
-        for name in ("epochs", "batch_size", "learning_rate"):
+        for name in ("epochs", "batch_size", "learning_rate", "accumulate"):
             if not getattr(self, name) > 0:
                 raise ValueError(
                     f"{flag(name)} must be positive, got {getattr(self, name)}."
@@ -72,6 +74,11 @@ class Common:
         if self.mixed_precision == "none":
             return "float32"
         return f"mixed_{self.mixed_precision}"
+
+    @property
+    def gradient_accumulation_steps(self):
+        """The optimizers' argument: None for one batch."""
+        return self.accumulate if self.accumulate > 1 else None
 
     @property
     def jit_compile(self):

@@ -98,6 +98,7 @@ def build(config, vocabulary_size):
         vocabulary_size, config.num_layers, config.num_heads, config.hidden_dim,
         4 * config.hidden_dim, config.context, dropout=config.dropout,
         position=None if rotary else "learned", dtype=config.policy,
+        remat=bool(config.remat),
         attention=layers.MultiHeadAttention(config.num_heads, rotary=rotary),
     )  # fmt: skip
 
@@ -110,6 +111,7 @@ def compile_model(model, config):
         beta_2=config.beta_2,
         weight_decay=config.weight_decay,
         global_clipnorm=1.0,
+        gradient_accumulation_steps=config.gradient_accumulation_steps,
     )
     model.compile(
         training.exclude_norms_and_biases(optimizer, model),

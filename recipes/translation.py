@@ -28,7 +28,7 @@ PRESETS = {
     },
     "tatoeba_en_zh": {
         "vocabulary_size": 6000, "lowercase": 1, "max_length": 48, "num_layers": 4,
-        "dropout": 0.1, "epochs": 30, "learning_rate": 3e-3, "warmup_steps": 1000,
+        "dropout": 0.1, "epochs": 15, "learning_rate": 3e-3, "warmup_steps": 1000,
         "batch_size": 128, "jit": "on",
     },
     "tsv": {"vocabulary_size": 4000, "dropout": 0.1, "epochs": 30},
@@ -109,6 +109,7 @@ def build(config, vocabulary_size):
         config.max_length,
         dropout=config.dropout,
         norm_position=config.norm_position,
+        remat=bool(config.remat),
         dtype=config.policy,
     )
 
@@ -120,7 +121,12 @@ def compile_model(model, config, steps):
         config.learning_rate, min(config.warmup_steps, total // 4), total
     )
     model.compile(
-        keras.optimizers.Adam(schedule, beta_2=0.98, global_clipnorm=1.0),
+        keras.optimizers.Adam(
+            schedule,
+            beta_2=0.98,
+            global_clipnorm=1.0,
+            gradient_accumulation_steps=config.gradient_accumulation_steps,
+        ),
         training.SmoothedCrossentropy(label_smoothing=config.label_smoothing),
         jit_compile=config.jit_compile,
     )

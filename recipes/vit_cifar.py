@@ -95,7 +95,7 @@ def build(config, images, num_classes):
         config.hidden_dim, config.intermediate_dim, pooling="mean", channels=channels,
         attention=layers.MultiHeadAttention(config.num_heads),
         feed_forward=layers.FeedForward(config.intermediate_dim, config.activation),
-        drop_path=config.drop_path, dtype=config.policy,
+        drop_path=config.drop_path, dtype=config.policy, remat=bool(config.remat),
     )  # fmt: skip
     # Beside the patches the usual 0.02 is so little that few images cannot teach it.
     table = backbone.get_layer("position_embedding").table

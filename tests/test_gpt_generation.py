@@ -53,6 +53,7 @@ def done(tmp_path_factory):
         dataset=f"text:{folder / 'book.txt'}",
         tokenizer="characters",
         prompt="the ",
+        remat=1,
     )
     return folder / "run", gpt_generation.run(settings)
 
