@@ -18,6 +18,7 @@ from keras_tfm.generation import (
     generate,
     generate_with_scores,
 )
+from keras_tfm.layers.projection import PARTS
 from tests.test_generate import NUMBERS, padded, spread
 
 pytestmark = pytest.mark.tensorflow
@@ -35,6 +36,9 @@ STRATEGIES = {
     "plain sample": Sample(seed=1),
     "beams": BeamSearch(3, 0.7, num_return_sequences=2),
     "groups": BeamSearch(4, num_groups=2, diversity_penalty=0.5),
+    "no temperature": Sample(temperature=0.0),
+    "no share, more than there is": Sample(top_p=0.0, top_k=999),
+    "more beams than tokens": BeamSearch(40),
 }
 
 
@@ -69,6 +73,24 @@ def test_litert_makes_the_same_tokens(name, tmp_path):
     assert str(parity) == "model.tflite: the same tokens for 3 of 3 prompts"
     one = check_generation(model, path, [[5]], **settings)  # another B and T
     assert one.agreeing == one.prompts == 1
+
+
+def test_a_file_for_one_row_has_whole_products(tmp_path):
+    """Weights cut in parts are not quantized and not fused."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    path = generation_to_litert(
+        learned(), tmp_path / "one.tflite", max_length=16, batch_size=1, length=8
+    )
+    runner = Interpreter(str(path))
+    shapes = [
+        tuple(tensor["shape"])
+        for graph in range(runner.num_subgraphs())
+        for tensor in runner.get_tensor_details(graph)
+    ]
+    width = NUMBERS["hidden_dim"]
+    assert any(shape == (31, width) for shape in shapes)
+    assert not [s for s in shapes if s[:2] == (PARTS, width // PARTS) and len(s) == 3]
 
 
 @pytest.mark.parametrize("name", ["greedy", "beams"])

@@ -142,7 +142,16 @@ def test_sampling_is_reproducible_and_seeded():
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize(
-    "strategy", [Greedy(), Sample(seed=3), BeamSearch(3), Speculative(num_guesses=2)]
+    "strategy",
+    [
+        Greedy(),
+        Sample(seed=3),
+        Sample(temperature=0.0),
+        Sample(top_p=0.0, top_k=999),
+        BeamSearch(3),
+        BeamSearch(40),  # more than there are tokens
+        Speculative(num_guesses=2),
+    ],
 )
 @pytest.mark.xla
 def test_xla_changes_nothing(strategy):

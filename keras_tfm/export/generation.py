@@ -5,19 +5,17 @@ results a prompt.
 """
 
 import pathlib
-import tempfile
 
 import keras
 
 from keras_tfm.export import precision, signatures
-from keras_tfm.export.litert import check_quantize, convert_folder
+from keras_tfm.export.litert import check_quantize, convert_function
 from keras_tfm.export.saved_model import track_resources, write_archive
 from keras_tfm.export.staging import staged_file
 from keras_tfm.export.text import Text
 from keras_tfm.generation.decoder import Decoder
 from keras_tfm.generation.prompts import room_of
 from keras_tfm.generation.strategies import Greedy
-from keras_tfm.layers.projection import whole_products
 
 
 def generation_to_saved_model(
@@ -189,13 +187,7 @@ def generation_to_litert(
     def serve(inputs):
         return loop.run({"seed": tf.constant(0, tf.int32), **inputs})[0]
 
-    archive = keras.export.ExportArchive()
-    archive.track(model)
-    with whole_products():
-        archive.add_endpoint("serving_default", serve, [specs])
-    with tempfile.TemporaryDirectory() as folder:
-        archive.write_out(folder, verbose=False)
-        content = convert_folder(folder, quantize)
+    content = convert_function(model, serve, specs, quantize)
     with staged_file(path) as file:
         file.write_bytes(content)
     return pathlib.Path(path)

@@ -106,17 +106,32 @@ def check_quantize(model, quantize, allowed):
 
 def _convert(model, specs, quantize, samples):
     """The bytes of the .tflite file."""
-    archive = keras.export.ExportArchive()
-    archive.track(model)
 
     def serve(inputs):
         outputs = model(signatures.pack_inputs(model, inputs), training=False)
         return signatures.name_outputs(model, outputs)
 
-    with whole_products():
-        archive.add_endpoint("serving_default", serve, [specs])
+    return convert_function(model, serve, specs, quantize, samples)
+
+
+def convert_function(model, serve, specs, quantize=None, samples=None):
+    """Convert one function as the signature "serving_default".
+
+    Args:
+        model: what the function uses.
+        serve: function of a dict of tensors.
+        specs: dict of `tf.TensorSpec`.
+        quantize: see `to_litert`.
+        samples: function that gives the dicts to calibrate with, or None.
+
+    Returns: bytes, the .tflite file.
+    """
+    archive = keras.export.ExportArchive()
+    archive.track(model)
     with tempfile.TemporaryDirectory() as folder:
-        archive.write_out(folder, verbose=False)
+        with whole_products():  # writing traces once more
+            archive.add_endpoint("serving_default", serve, [specs])
+            archive.write_out(folder, verbose=False)
         return convert_folder(folder, quantize, samples)
 
 
