@@ -5,7 +5,7 @@ from keras import ops
 
 
 class Rematerialized:
-    """Makes `keras.RematScope("list_of_layers")` right for blocks with dropout or losses.
+    """Makes `keras.RematScope("list_of_layers")` right for blocks with dropout.
 
     Keras runs a layer's `call` twice, so dropout would draw other numbers for the
     gradient, and losses added inside would have none. Here `call` becomes a function
