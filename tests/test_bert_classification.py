@@ -107,7 +107,7 @@ def test_slice_of_sst2(tfds_dir):
     assert len(texts) == len(labels) == 500 and len(held_out) == len(truth) == 872
     assert names == ["negative", "positive"] and set(labels) == {0, 1}
     assert data.majority_baseline(labels, truth) == pytest.approx(0.509, abs=1e-3)
-    assert config.drop_words == 0.15  # the preset's
+    assert config.drop_words == 0.4  # the preset's
 
 
 def test_imdb_is_evaluated_on_its_test_split(tfds_dir):
