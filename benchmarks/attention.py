@@ -13,7 +13,7 @@ import os
 
 import numpy as np
 
-from benchmarks.pairing import Contender, compare, write
+from benchmarks.pairing import race, write
 
 WIDTH, HEADS = 512, 8
 
@@ -67,16 +67,9 @@ def rows_of(length, threads, repeats, dense_up_to):
         ("dense", "ours", {"implementation": "dense"}),
         ("PyTorch", "torch_attention", {}),
     ]
-    results = compare(
-        [
-            Contender(
-                name, f"benchmarks.attention:{f}", {"length": length, **more}, threads
-            )
-            for name, f, more in contenders
-            if name != "dense" or length <= dense_up_to
-        ],
-        repeats,
-    )
+    if length > dense_up_to:
+        contenders = [one for one in contenders if one[0] != "dense"]
+    results = race("attention", contenders, {"length": length}, threads, repeats)
     first = results[0].get("median")
     return [
         {

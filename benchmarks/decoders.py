@@ -136,12 +136,7 @@ def _fill(spec, shape, positions):
     decoder.projection.weight = decoder.embeddings.weight
     fill_norm(decoder.layer_norm, width)
     for layer in decoder.layer:
-        fill_norm(layer.self_attention.layer_norm, width)
-        fill_linear(layer.self_attention.linear[0], 3 * width, width)
-        fill_linear(layer.self_attention.linear[1], width, width)
-        fill_norm(layer.ffn.layer_norm, width)
-        fill_linear(layer.ffn.linear_0, 4 * width, width)
-        fill_linear(layer.ffn.linear_1, width, 4 * width)
+        fill_block(layer, width)
 
 
 def matrix(*size):
@@ -158,3 +153,13 @@ def fill_linear(part, outputs, inputs):
 def fill_norm(part, width):
     """The weights of a fresh layer norm."""
     part.gamma, part.beta = np.ones(width, "float32"), np.zeros(width, "float32")
+
+
+def fill_block(layer, width):
+    """Random weights of self-attention and feed-forward."""
+    fill_norm(layer.self_attention.layer_norm, width)
+    fill_linear(layer.self_attention.linear[0], 3 * width, width)
+    fill_linear(layer.self_attention.linear[1], width, width)
+    fill_norm(layer.ffn.layer_norm, width)
+    fill_linear(layer.ffn.linear_0, 4 * width, width)
+    fill_linear(layer.ffn.linear_1, width, 4 * width)

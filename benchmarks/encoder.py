@@ -14,7 +14,7 @@ import os
 
 import numpy as np
 
-from benchmarks.pairing import Contender, compare, write
+from benchmarks.pairing import race, write
 
 BERT = {"vocabulary": 30522, "layers": 12, "heads": 12, "width": 768}
 TINY = {"vocabulary": 300, "layers": 2, "heads": 2, "width": 64}
@@ -177,13 +177,7 @@ def table(shape, batch, length, training, threads, repeats):
     settings = {
         "shape": shape, "batch": batch, "length": length, "training": training,
     }  # fmt: skip
-    results = compare(
-        [
-            Contender(name, f"benchmarks.encoder:{f}", {**settings, **more}, threads)
-            for name, f, more in CONTENDERS
-        ],
-        repeats,
-    )
+    results = race("encoder", CONTENDERS, settings, threads, repeats)
     best, rows = results[0].get("median"), []
     for result in results:
         if "failure" in result:

@@ -6,7 +6,7 @@ A contender takes a `shape` (see `benchmarks.generation.BASE`), `batch`, source
 
 import tempfile
 
-from benchmarks.decoders import fill_linear, fill_norm, matrix, prompts
+from benchmarks.decoders import fill_block, fill_linear, fill_norm, matrix, prompts
 
 START = 2  # a token like any other: no library may stop
 
@@ -124,12 +124,7 @@ def _fill(spec, shape, positions):
     for part in (spec.encoder, spec.decoder):
         part.position_encodings.encodings = matrix(positions, width)
     for layer in (*spec.encoder.layer, *spec.decoder.layer):
-        fill_norm(layer.self_attention.layer_norm, width)
-        fill_linear(layer.self_attention.linear[0], 3 * width, width)
-        fill_linear(layer.self_attention.linear[1], width, width)
-        fill_norm(layer.ffn.layer_norm, width)
-        fill_linear(layer.ffn.linear_0, 4 * width, width)
-        fill_linear(layer.ffn.linear_1, width, 4 * width)
+        fill_block(layer, width)
     for layer in spec.decoder.layer:
         fill_norm(layer.attention.layer_norm, width)
         fill_linear(layer.attention.linear[0], width, width)

@@ -18,7 +18,7 @@ import time
 import numpy as np
 
 from benchmarks.decoders import prompts
-from benchmarks.pairing import Contender, compare, write
+from benchmarks.pairing import race, write
 
 GPT2 = {"vocabulary": 50257, "layers": 12, "heads": 12, "width": 768}
 BASE = {"vocabulary": 32000, "layers": 6, "heads": 8, "width": 512}
@@ -46,13 +46,7 @@ ENCODER_DECODERS = [
 
 def table(module, contenders, settings, threads, repeats):
     """Tokens a second of all contenders, and the first as a multiple of each."""
-    results = compare(
-        [
-            Contender(name, f"benchmarks.{module}:{f}", {**settings, **more}, threads)
-            for name, f, more in contenders
-        ],
-        repeats,
-    )
+    results = race(module, contenders, settings, threads, repeats)
     mine, rows = results[0].get("median"), []
     for result in results:
         if "failure" in result:

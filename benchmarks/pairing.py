@@ -110,6 +110,27 @@ def compare(contenders, repeats=5):
     return results
 
 
+def race(module, contenders, settings, threads, repeats):
+    """`compare` the functions of a module.
+
+    Args:
+        module: str, in benchmarks/.
+        contenders: list of (name, function, further settings).
+        settings: dict that all are given.
+        threads: int.
+        repeats: int.
+
+    Returns: list of dicts, see `compare`.
+    """
+    return compare(
+        [
+            Contender(name, f"benchmarks.{module}:{f}", {**settings, **more}, threads)
+            for name, f, more in contenders
+        ],
+        repeats,
+    )
+
+
 def write(name, tables, folder):
     """Write tables as Markdown and JSON, and print them.
 

@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from keras_tfm import layers
-from keras_tfm.layers import blockwise_attention
+from keras_tfm.layers import attention_blocks, blockwise_attention
 from keras_tfm.layers import scaled_dot_product_attention as attend
 from tests.laws import assert_near, compiled, gradients, normal, to_numpy
 
@@ -15,7 +15,7 @@ B, T, S, N, K, H = 2, 11, 13, 6, 3, 4
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(blockwise_attention, "BLOCK", 4)
+    monkeypatch.setattr(attention_blocks, "BLOCK", 4)
 
 
 def some(*shape, share=0.6):
@@ -245,6 +245,14 @@ def test_long_lengths_are_cut_into_blocks_by_themselves(monkeypatch):
     assert attend(*triple(8, 8), dropout=lambda weights: weights).shape[1] == 8
     attend(*triple(8, 8), return_attention_scores=True)
     assert called == [8]
+
+
+@pytest.mark.parametrize("way", ["dense", "blockwise"])
+def test_bad_masks_are_refused_alike(way):
+    with pytest.raises(ValueError, match=r"`padding_mask` must have shape \(B, S\)"):
+        attend(*triple(), np.ones((B, 1, S), bool), implementation=way)
+    with pytest.raises(ValueError, match="`attention_mask` must have shape"):
+        attend(*triple(), attention_mask=np.ones(S, bool), implementation=way)
 
 
 def test_bad_arguments():

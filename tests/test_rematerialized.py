@@ -123,3 +123,14 @@ def test_the_block_is_computed_again():
     twice, found = count(True)
     assert (once, twice) == (1, 2)
     assert_near(found, expected)
+
+
+def test_inference_leaves_the_random_generators_alone():
+    model = models.GPT(**SIZE, dropout=0.3, remat=True)
+    before = [to_numpy(v) for v in model.non_trainable_variables]
+    plain = models.GPT.from_config({**model.get_config(), "remat": False})
+    plain.set_weights(model.get_weights())
+    ids = token_ids(2, 5)
+    assert_near(model(ids), plain(ids))
+    for one, other in zip(model.non_trainable_variables, before):
+        np.testing.assert_array_equal(to_numpy(one), other)

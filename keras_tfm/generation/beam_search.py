@@ -9,7 +9,8 @@ from typing import ClassVar
 
 from keras import ops
 
-from keras_tfm.generation.decoder import Choice, Decoder, put_column
+from keras_tfm.generation.decoder import Choice, Decoder
+from keras_tfm.generation.rows import put_column
 
 NEVER = float("-inf")
 

@@ -10,7 +10,8 @@ from typing import ClassVar
 import keras
 from keras import ops
 
-from keras_tfm.generation.decoder import Decoder, prefill, put_column, repeat_rows
+from keras_tfm.generation.decoder import Decoder, prefill
+from keras_tfm.generation.rows import put_column, repeat_rows
 
 
 class ContrastiveDecoder(Decoder):

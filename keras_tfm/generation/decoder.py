@@ -10,6 +10,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_tfm.generation.rows import column, is_one_of, put_column, repeat_rows
+
 
 @dataclasses.dataclass(frozen=True)
 class History:
@@ -245,59 +247,3 @@ def prefill(model, inputs, token_ids, max_length):
         "count": ops.sum(real, axis=1, keepdims=True),
         "context_mask": context_mask,
     }
-
-
-def is_one_of(token_ids, wanted):
-    """Which tokens are among some.
-
-    Args:
-        token_ids: int tensor.
-        wanted: tuple of ints.
-
-    Returns: bool tensor of the same shape.
-    """
-    found = ops.zeros_like(token_ids, dtype="bool")
-    for token_id in wanted:
-        found = ops.logical_or(found, ops.equal(token_ids, token_id))
-    return found
-
-
-def repeat_rows(x, times):
-    """Each row of a tensor several times: a a b b.
-
-    Args:
-        x: tensor (B, ...).
-        times: int.
-
-    Returns: tensor (B times, ...).
-    """
-    if times == 1:
-        return x
-    rest = ops.shape(x)[1:]
-    copies = [1, times] + [1] * len(rest)
-    return ops.reshape(ops.tile(ops.expand_dims(x, 1), copies), (-1, *rest))
-
-
-def column(x, place):
-    """One column of a matrix.
-
-    Args:
-        x: (R, M).
-        place: int32 scalar.
-
-    Returns: (R, 1).
-    """
-    return ops.expand_dims(ops.take(x, place, axis=1), 1)
-
-
-def put_column(x, values, place):
-    """A matrix with one column replaced.
-
-    Args:
-        x: (R, M).
-        values: (R,).
-        place: int32 scalar.
-
-    Returns: (R, M).
-    """
-    return ops.slice_update(x, (0, place), ops.expand_dims(values, 1))

@@ -7,9 +7,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.generation.decoder import prefill, repeat_rows
+from keras_tfm.generation.decoder import prefill
 from keras_tfm.generation.generate import Compiled, compiled
 from keras_tfm.generation.prompts import fit_to_buckets, read_prompts, vocabulary_of
+from keras_tfm.generation.rows import repeat_rows
 
 
 def score(model, prompts, continuations, padding_mask=None, jit_compile=True):

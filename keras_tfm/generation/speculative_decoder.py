@@ -7,8 +7,9 @@ V vocabulary.
 import keras
 from keras import ops
 
-from keras_tfm.generation.decoder import is_one_of, prefill
+from keras_tfm.generation.decoder import prefill
 from keras_tfm.generation.prompts import vocabulary_of
+from keras_tfm.generation.rows import is_one_of
 from keras_tfm.generation.strategies import draw, next_uniform, seed_generators
 
 

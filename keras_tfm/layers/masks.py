@@ -136,13 +136,7 @@ def attention_keep(
     """
     keep = None
     if padding_mask is not None:
-        padding_mask = as_bool(padding_mask, "padding_mask")
-        if len(padding_mask.shape) != 2:
-            raise ValueError(
-                "`padding_mask` must have shape (B, S), got "
-                f"{tuple(padding_mask.shape)}."
-            )
-        keep = ops.expand_dims(padding_mask, (1, 2))  # (B, 1, 1, S)
+        keep = ops.expand_dims(as_rank_2(padding_mask), (1, 2))  # (B, 1, 1, S)
     keep = combine_masks(keep, as_rank_4(attention_mask))
     if window is not None:
         near = sliding_window_mask(
@@ -153,6 +147,16 @@ def attention_keep(
         past = causal_mask(*queries_and_keys, query_offset)
         return combine_masks(keep, ops.expand_dims(past, (0, 1)))
     return keep
+
+
+def as_rank_2(mask):
+    """A `padding_mask` as bool, refused if it has another shape."""
+    mask = as_bool(mask, "padding_mask")
+    if len(mask.shape) != 2:
+        raise ValueError(
+            f"`padding_mask` must have shape (B, S), got {tuple(mask.shape)}."
+        )
+    return mask
 
 
 def as_rank_4(mask):

@@ -23,6 +23,8 @@ class Rematerialized:
 
         Returns: function of the same arguments.
         """
+        if not kwargs.get("training"):  # nothing is kept, nothing need be forgotten
+            return layer_call
         weights = [v for v in self.variables if _has_gradient(v)]
 
         def run(*args, **kwargs):
