@@ -7,6 +7,7 @@ moment of the machine hits all alike.
 """
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
@@ -60,8 +61,9 @@ class Contender:
     def turn(self):
         """Do the work once; keep the seconds."""
         if self.failure is None:
-            self.process.stdin.write("go\n")
-            self.process.stdin.flush()
+            with contextlib.suppress(BrokenPipeError):  # killed: the answer says so
+                self.process.stdin.write("go\n")
+                self.process.stdin.flush()
             answer = self._answer()
             if answer is not None:
                 self.seconds.append(answer["seconds"])
@@ -69,7 +71,8 @@ class Contender:
 
     def close(self):
         """End the process."""
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         self.process.wait()
 
     def _answer(self):
