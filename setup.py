@@ -4,7 +4,9 @@ import pathlib
 
 from setuptools import find_packages, setup
 
+CHECKPOINTS = ["huggingface_hub", "safetensors"]
 RECIPES = [
+    *CHECKPOINTS,
     "ai-edge-litert",
     "importlib_resources",
     "keras-nlp",
@@ -42,6 +44,7 @@ setup(
     python_requires=">=3.11",
     install_requires=["keras>=3.15.1", "tensorflow", "numpy"],
     extras_require={
+        "checkpoints": CHECKPOINTS,
         "recipes": RECIPES,
         "tests": TESTS,
         "docs": DOCS,

@@ -35,7 +35,7 @@ TABLE = {
             "tokenizers",
         },
     ),
-    "checkpoints": (BELOW, {"keras", "numpy", "safetensors"}),
+    "checkpoints": (BELOW, {"huggingface_hub", "keras", "numpy", "safetensors"}),
     "export": (
         BELOW,
         {"ai_edge_litert", "keras", "numpy", "tensorflow", "tensorflow_text"},

@@ -1,0 +1,104 @@
+"""Where a checkpoint lies: a folder, a file or a name on the model hub."""
+
+import dataclasses
+import json
+import pathlib
+
+from keras_tfm.checkpoints.arrays import Arrays, joined
+from keras_tfm.checkpoints.errors import CheckpointError
+from keras_tfm.checkpoints.family import Config
+from keras_tfm.checkpoints.safetensors_arrays import read_safetensors
+
+# Files of a folder, the best first.
+WEIGHTS = ("model.safetensors",)
+INDICES = ("model.safetensors.index.json",)
+READERS = {".safetensors": read_safetensors}
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A checkpoint that was found: its config, and its arrays by name."""
+
+    label: str
+    config: Config
+    arrays: Arrays
+
+
+def open_source(path_or_name):
+    """Find a checkpoint and read its config and the names of its arrays.
+
+    Args:
+        path_or_name: str or `pathlib.Path`, a folder, a file, or a name such as
+            "google-bert/bert-base-uncased" that `huggingface_hub` can fetch.
+
+    Returns: `Source`.
+
+    Raises:
+        CheckpointError: if there is nothing, no config, or a file is cut.
+    """
+    path = pathlib.Path(path_or_name).expanduser()
+    if not path.exists():
+        path = _from_hub(str(path_or_name))
+    if path.is_dir():
+        return Source(str(path), _config(path), _arrays_of_folder(path))
+    return Source(str(path), _config(path.parent), _arrays_of_file(path))
+
+
+def _config(folder):
+    """The fields of a folder's `config.json`."""
+    path = folder / "config.json"
+    if not path.is_file():
+        raise CheckpointError(f"{folder} has no config.json.")
+    try:
+        return Config(json.loads(path.read_text("utf-8")), str(path))
+    except ValueError as error:
+        raise CheckpointError(f"{path} is not JSON: {error}.") from error
+
+
+def _arrays_of_folder(folder):
+    for name in WEIGHTS:
+        if (folder / name).is_file():
+            return _arrays_of_file(folder / name)
+    for name in INDICES:
+        if (folder / name).is_file():
+            return _arrays_of_index(folder / name)
+    raise CheckpointError(f"{folder} has none of {', '.join(WEIGHTS + INDICES)}.")
+
+
+def _arrays_of_index(path):
+    """The arrays of a checkpoint cut into several files."""
+    names = json.loads(path.read_text("utf-8"))["weight_map"]
+    files = sorted(set(names.values()))
+    absent = [file for file in files if not (path.parent / file).is_file()]
+    if absent:
+        raise CheckpointError(f"{path} names {absent[0]}, which is not there.")
+    arrays = joined([_arrays_of_file(path.parent / file) for file in files])
+    lacking = [name for name in names if name not in arrays]
+    if lacking:
+        raise CheckpointError(f"{path} names {lacking[0]}, which no file holds.")
+    return arrays
+
+
+def _arrays_of_file(path):
+    if path.suffix not in READERS:
+        raise CheckpointError(
+            f"{path} is not a checkpoint: known are {', '.join(READERS)}."
+        )
+    return READERS[path.suffix](path)
+
+
+def _from_hub(name):
+    """The folder of a checkpoint fetched from the model hub."""
+    try:
+        import huggingface_hub
+
+        patterns = ["*.json", *WEIGHTS, "*.safetensors", "*.txt", "*.model"]
+        return pathlib.Path(
+            huggingface_hub.snapshot_download(name, allow_patterns=patterns)
+        )
+    except Exception as error:  # of many kinds, all meaning: not fetched
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError(
+            f"{name!r} is neither a file nor a folder here, and the model hub did "
+            f"not give it: {reason}"
+        ) from error
