@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_tfm.layers.dropout import PairedDropout
 from keras_tfm.layers.policies import part_policy
 from keras_tfm.layers.projection import Projection
 
@@ -55,5 +56,5 @@ def make_norm(owner, name, kind, epsilon, shape):
 
 
 def make_dropout(owner, name, rate):
-    """A `Dropout`."""
-    return keras.layers.Dropout(rate, **part_arguments(owner, name))
+    """A dropout layer."""
+    return PairedDropout(rate, **part_arguments(owner, name))

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_tfm import layers
+from keras_tfm.layers.dropout import PairedDropout
 from keras_tfm.layers.policies import part_policy
 from keras_tfm.models import inputs as tools
 from keras_tfm.models.sizes import BERT_SIZES, numbers_of
@@ -113,7 +114,7 @@ class Bert(keras.Model):
         norm = keras.layers.LayerNormalization(
             epsilon=norm_epsilon, **part("embedding_norm")
         )
-        drop = keras.layers.Dropout(dropout, **part("embedding_dropout"))
+        drop = PairedDropout(dropout, **part("embedding_dropout"))
         own_attention = tools.plain_attention(num_heads, attention_dropout=dropout)
         own_feed_forward = tools.plain_feed_forward(intermediate_dim, activation)
         names = [f"block_{i}" for i in range(num_layers)]

@@ -5,6 +5,7 @@ Letters: B batch, T length, D width of the backbone, C num_classes.
 
 import keras
 
+from keras_tfm.layers.dropout import PairedDropout
 from keras_tfm.models import inputs as tools
 
 
@@ -84,7 +85,7 @@ class Classifier(keras.Model):
         policy = keras.dtype_policies.get(policy)
 
         # Layers
-        drop = keras.layers.Dropout(dropout, name="classifier_dropout")
+        drop = PairedDropout(dropout, name="classifier_dropout")
         logits = keras.layers.Dense(
             num_classes,
             kernel_initializer=tools.initializer(),

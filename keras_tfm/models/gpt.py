@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_tfm import layers
+from keras_tfm.layers.dropout import PairedDropout
 from keras_tfm.layers.policies import part_policy
 from keras_tfm.layers.projection import TiedEmbedding
 from keras_tfm.layers.residual import NORMS
@@ -116,7 +117,7 @@ class GPT(CacheProtocol, keras.Model):
             position_layer = layers.SinusoidalPositionEncoding(
                 **part("position_embedding")
             )
-        drop = keras.layers.Dropout(dropout, **part("embedding_dropout"))
+        drop = PairedDropout(dropout, **part("embedding_dropout"))
         own_attention = tools.plain_attention(num_heads)
         own_feed_forward = tools.plain_feed_forward(intermediate_dim, activation)
         names = [f"block_{i}" for i in range(num_layers)]

@@ -10,6 +10,7 @@ import keras
 from keras import ops
 
 from keras_tfm import layers
+from keras_tfm.layers.dropout import PairedDropout
 from keras_tfm.layers.policies import part_policy
 from keras_tfm.layers.projection import TiedEmbedding
 from keras_tfm.models import inputs as tools
@@ -108,7 +109,7 @@ class Seq2SeqTransformer(CacheProtocol, keras.Model):
         position_encoding = layers.SinusoidalPositionEncoding(
             **part("position_encoding")
         )
-        drop = keras.layers.Dropout(dropout, **part("embedding_dropout"))
+        drop = PairedDropout(dropout, **part("embedding_dropout"))
         plain = layers.MultiHeadAttention(num_heads)
         plain_feed_forward = layers.FeedForward(intermediate_dim, activation=activation)
         wiring = {"norm_position": norm_position, "dropout": dropout}

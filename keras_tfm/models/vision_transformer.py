@@ -6,6 +6,7 @@ Letters: B batch, P patches, T tokens (P, or P + 1 with a class token), D hidden
 import keras
 
 from keras_tfm import layers
+from keras_tfm.layers.dropout import PairedDropout
 from keras_tfm.layers.policies import part_policy
 from keras_tfm.models import inputs as tools
 from keras_tfm.models.sizes import VIT_SIZES, numbers_of
@@ -108,7 +109,7 @@ class VisionTransformer(keras.Model):
             num_class_tokens=int(pooling == "token"),
             **part("position_embedding"),
         )
-        drop = keras.layers.Dropout(dropout, **part("embedding_dropout"))
+        drop = PairedDropout(dropout, **part("embedding_dropout"))
         own_attention = tools.plain_attention(num_heads)
         own_feed_forward = tools.plain_feed_forward(intermediate_dim, "gelu")
         names = [f"block_{i}" for i in range(num_layers)]
