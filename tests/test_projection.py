@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from keras_tfm.layers.projection import PARTS, Projection, TiedEmbedding, whole_products
-from tests.laws import assert_near, gradients, normal, quantize
+from tests.laws import assert_near, gradients, normal, quantize, to_numpy
 
 
 def pair(kind, own, shape, **arguments):
@@ -77,3 +77,106 @@ def test_whole_products_by_request(monkeypatch):
     layer(x)
     assert shapes[0] == shapes[-1] == (PARTS, 2, 7)
     assert (PARTS, 2, 7) not in shapes[1:-1]
+
+
+# --- adapters
+
+
+def with_lora(shape=(3, 24), rank=4, alpha=8.0, **arguments):
+    """A layer whose adapter is not zero, and W + scale A B in NumPy."""
+    layer = Projection(7, **arguments)
+    layer.build(shape)
+    kernel = to_numpy(layer.kernel)
+    layer.enable_lora(rank, lora_alpha=alpha)
+    a, b = normal(24, rank, seed=1), normal(rank, 7, seed=2)
+    layer.lora_kernel_a.assign(a)
+    layer.lora_kernel_b.assign(b)
+    return layer, kernel + alpha / rank * a @ b
+
+
+@pytest.mark.parametrize("shape", [(3, 24), (2, 5, 24), (1, 24), (1, 1, 24)])
+@pytest.mark.parametrize("arguments", [{}, {"use_bias": False}, {"activation": "tanh"}])
+def test_lora_adds_a_product(shape, arguments):
+    layer, kernel = with_lora(shape, **arguments)
+    expected = normal(*shape) @ kernel
+    if layer.bias is not None:
+        layer.bias.assign(normal(7, seed=3))
+        expected = expected + to_numpy(layer.bias)
+    expected = np.tanh(expected) if "activation" in arguments else expected
+    assert_near(layer(normal(*shape)), expected, atol=1e-4)
+    assert_near(layer.kernel, kernel, atol=1e-5)
+
+
+def test_lora_makes_no_matrix_of_the_kernels_size(monkeypatch):
+    layer, _ = with_lora((1, 24))
+    shapes, matmul = [], ops.matmul
+
+    def seen(one, other):
+        shapes.append(tuple(other.shape))
+        return matmul(one, other)
+
+    monkeypatch.setattr(ops, "matmul", seen)
+    layer(normal(1, 24))
+    assert shapes == [(PARTS, 3, 7), (24, 4), (4, 7)]
+
+
+def test_lora_in_low_precision():
+    layer, kernel = with_lora(dtype="mixed_bfloat16")
+    outputs = layer(normal(3, 24))
+    assert keras.backend.standardize_dtype(outputs.dtype) == "bfloat16"
+    assert_near(outputs, normal(3, 24) @ kernel, atol=0.5)  # 8 bits of up to 40
+    assert np.max(np.abs(to_numpy(outputs))) > 10
+
+
+def saved(layer, path):
+    """A model of one layer, and the file of its weights."""
+    model = keras.Sequential([keras.Input((24,)), layer])
+    model.save_weights(path)
+    return model
+
+
+def test_lora_is_saved_as_it_is(tmp_path):
+    layer, _ = with_lora()
+    before = layer.get_weights()
+    saved(layer, tmp_path / "one.weights.h5")
+    other, _ = with_lora()
+    other.set_weights([0 * weight for weight in before])
+    model = keras.Sequential([keras.Input((24,)), other])
+    model.load_weights(tmp_path / "one.weights.h5")
+    for one, two in zip(before, other.get_weights()):
+        np.testing.assert_array_equal(one, two)
+    # Another alpha, the same product.
+    twice, kernel = with_lora(alpha=16.0)
+    model = keras.Sequential([keras.Input((24,)), twice])
+    model.load_weights(tmp_path / "one.weights.h5")
+    assert_near(twice(normal(3, 24)), layer(normal(3, 24)), atol=1e-5)
+
+
+def test_lora_is_merged_into_a_plain_layer(tmp_path):
+    layer, kernel = with_lora()
+    saved(layer, tmp_path / "one.weights.h5")
+    plain = Projection(7)
+    model = keras.Sequential([keras.Input((24,)), plain])
+    model.load_weights(tmp_path / "one.weights.h5")
+    assert not plain.lora_enabled
+    assert_near(plain.kernel, kernel)
+
+
+def test_lora_learns_on_after_a_plain_file(tmp_path):
+    plain = Projection(7)
+    saved(plain, tmp_path / "plain.weights.h5")
+    layer, _ = with_lora()
+    model = keras.Sequential([keras.Input((24,)), layer])
+    model.load_weights(tmp_path / "plain.weights.h5")
+    assert_near(layer(normal(3, 24)), plain(normal(3, 24)), atol=0)
+    assert np.all(to_numpy(layer.lora_kernel_a) == normal(24, 4, seed=1))
+    assert not np.any(to_numpy(layer.lora_kernel_b))
+
+
+def test_lora_of_another_rank_is_refused(tmp_path):
+    layer, _ = with_lora(rank=2)
+    saved(layer, tmp_path / "two.weights.h5")
+    other, _ = with_lora(rank=4)
+    model = keras.Sequential([keras.Input((24,)), other])
+    with pytest.raises(ValueError, match="adapter of rank 4, the file one of rank 2"):
+        model.load_weights(tmp_path / "two.weights.h5")

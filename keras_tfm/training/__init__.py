@@ -2,6 +2,14 @@
 
 from keras_tfm.training.bleu import corpus_bleu, corpus_chrf
 from keras_tfm.training.layer_wise_decay import layer_depths, layer_wise_decay
+from keras_tfm.training.lora import (
+    ParameterCount,
+    add_lora,
+    count_parameters,
+    merge_lora,
+    unmerge_lora,
+)
+from keras_tfm.training.lora_files import load_lora, save_lora
 from keras_tfm.training.losses import SmoothedCrossentropy
 from keras_tfm.training.metrics import MaskedAccuracy, Perplexity
 from keras_tfm.training.schedules import (
@@ -17,14 +25,21 @@ __all__ = [
     "InverseSquareRoot",
     "LinearWarmup",
     "MaskedAccuracy",
+    "ParameterCount",
     "Perplexity",
     "ScaledSchedule",
     "SmoothedCrossentropy",
+    "add_lora",
     "corpus_bleu",
     "corpus_chrf",
     "cosine_warmup",
+    "count_parameters",
     "exclude_norms_and_biases",
     "layer_depths",
     "layer_wise_decay",
+    "load_lora",
+    "merge_lora",
     "noam",
+    "save_lora",
+    "unmerge_lora",
 ]
