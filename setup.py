@@ -4,7 +4,7 @@ import pathlib
 
 from setuptools import find_packages, setup
 
-CHECKPOINTS = ["huggingface_hub", "safetensors"]
+CHECKPOINTS = ["gguf", "huggingface_hub", "safetensors"]
 RECIPES = [
     *CHECKPOINTS,
     "ai-edge-litert",

@@ -78,6 +78,7 @@ ATTENTION = {
     "qk_norm": "rms",
     "logit_soft_cap": 20.0,
     "use_bias": False,
+    "use_output_bias": True,
     "attention_dropout": 0.1,
     "implementation": "blockwise",
     "kernel_initializer": initializer(),
@@ -118,7 +119,7 @@ CASES = [
         1,
     ),
     Case(layers.MixtureOfExperts, MIXTURE, masked, 17),
-    Case(layers.MultiHeadAttention, ATTENTION, masked, 7),
+    Case(layers.MultiHeadAttention, ATTENTION, masked, 8),
     Case(layers.MultiHeadAttention, {"num_heads": 3}, with_context, 8, plain=True),
     Case(
         layers.PatchEmbedding,
@@ -158,7 +159,7 @@ CASES = [
             **WIRING,
         },
         masked,
-        7 + 17 + 6,
+        8 + 17 + 6,
     ),
     Case(
         layers.TransformerDecoderBlock,

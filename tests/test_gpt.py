@@ -31,6 +31,7 @@ POSITIONS = {
         "feed_forward": layers.MixtureOfExperts(layers.GatedFeedForward(7), 3),
         "norm": "rms",
     },
+    "untied": {"position": "sinusoidal", "tie_embeddings": False},
 }
 kinds = pytest.mark.parametrize("kind", POSITIONS)
 NAMES = {
@@ -186,6 +187,21 @@ def test_the_head_is_tied(tmp_path):  # FAULTS O47
     changed[used] += np.linspace(-1, 1, 12)
     table.assign(changed)
     assert np.all(np.abs(to_numpy(model(ids))[0] - before[0]).max(-1) > 1e-6)
+
+
+def test_an_untied_head_is_a_matrix_of_its_own():
+    model, ids = make("untied"), token_ids(2, 5)
+    head = model.output_head
+    assert [tuple(w.shape) for w in head.weights] == [(12, 37)]
+    cache = model.init_cache(2, 5)
+    hidden, _ = model.hidden_with_cache(ids, cache, ops.convert_to_tensor(0, "int32"))
+    assert_near(model(ids), to_numpy(hidden) @ to_numpy(head.kernel), atol=1e-5)
+    gradients = laws.gradients(
+        lambda scale: scale * ops.sum(model(ids) ** 2), np.float32(1e-3), model
+    )
+    names = [w.path for w in model.trainable_weights]
+    table = to_numpy(gradients[names.index("token_embedding/embeddings") + 1])
+    assert set(np.flatnonzero(np.abs(table).max(1))) == set(ids.flatten().tolist())
 
 
 def test_the_gradient_of_a_tied_head_is_the_sum_of_both_uses():  # FAULTS O47

@@ -35,7 +35,10 @@ TABLE = {
             "tokenizers",
         },
     ),
-    "checkpoints": (BELOW, {"huggingface_hub", "keras", "numpy", "safetensors"}),
+    "checkpoints": (
+        BELOW,
+        {"gguf", "huggingface_hub", "keras", "numpy", "safetensors"},
+    ),
     "export": (
         BELOW,
         {"ai_edge_litert", "keras", "numpy", "tensorflow", "tensorflow_text"},

@@ -76,6 +76,7 @@ GPT = {
     "position": "sinusoidal",
     "norm": "rms",
     "norm_epsilon": 1e-6,
+    "tie_embeddings": False,
 }
 PAIR = {
     **TEXT,
@@ -102,7 +103,7 @@ IMAGE = {
 }
 CASES = [
     Case(models.Bert, BERT, segmented, 3 + 2 + 2 * 15 + 2),
-    Case(models.GPT, GPT, text, 1 + 2 * 13 + 1),
+    Case(models.GPT, GPT, text, 1 + 2 * 13 + 2),
     Case(models.Seq2SeqTransformer, PAIR, pairs, 2 + 2 * 15 + 2 + 25 + 2),
     Case(models.VisionTransformer, IMAGE, images, 2 + 1 + 2 * 17 + 2, free=(0,)),
 ]

@@ -20,6 +20,7 @@ VARIANTS = {
     "rms": {"num_heads": 3, "qk_norm": "rms", "use_bias": False},
     "layer": {"num_heads": 3, "qk_norm": "layer"},
     "cap": {"num_heads": 3, "logit_soft_cap": 0.5},
+    "no_output_bias": {"num_heads": 3, "use_output_bias": False},
 }
 variants = pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
 
@@ -31,7 +32,8 @@ def make(config, *shapes):
 
 
 @pytest.mark.parametrize(
-    "name", ["plain", "grouped", "one_key_head", "rms", "layer", "cap"]
+    "name",
+    ["plain", "grouped", "one_key_head", "rms", "layer", "cap", "no_output_bias"],
 )
 @pytest.mark.parametrize("cross", [False, True])
 def test_matches_numpy(name, cross):
@@ -53,6 +55,18 @@ def test_matches_numpy(name, cross):
     expected = numpy_layers.multi_head_attention(layer, x, context, keep, bias)
     assert_near(outputs, expected[0])
     assert_near(weights, expected[1])
+
+
+def test_biases_of_the_output_alone_and_of_all_but_it():
+    def biases(**config):
+        layer = make({"num_heads": 3, **config})
+        paths = [weight.path.partition("/")[2] for weight in layer.weights]
+        return [path for path in paths if path.endswith("bias")]
+
+    assert biases(use_bias=False, use_output_bias=True) == ["output/bias"]
+    three = ["query/bias", "key/bias", "value/bias"]
+    assert biases(use_output_bias=False) == three
+    assert biases() == [*three, "output/bias"] and biases(use_bias=False) == []
 
 
 def theirs_from_ours(ours, theirs, *shapes):

@@ -1,9 +1,9 @@
 """All families, and which one a config or a model belongs to."""
 
-from keras_tfm.checkpoints import bert
+from keras_tfm.checkpoints import bert, gpt2, llama
 from keras_tfm.checkpoints.errors import CheckpointError
 
-FAMILIES = (bert.FAMILY,)
+FAMILIES = (bert.FAMILY, gpt2.FAMILY, llama.FAMILY)
 
 
 def family_of_config(config):

@@ -19,8 +19,8 @@ def load_pretrained(path_or_name, task=None, num_classes=None, dtype=None, **cha
     freshly initialised, with a warning.
 
     Args:
-        path_or_name: a folder with `config.json` and weights, one file of it, or a
-            name that `huggingface_hub` can fetch.
+        path_or_name: a folder with `config.json` and weights, one file of it, a GGUF
+            file, or a name that `huggingface_hub` can fetch.
         task: "backbone", "classification", or what else the family has; that of the
             checkpoint unless given.
         num_classes: int, of a classification head; the checkpoint's unless given. A

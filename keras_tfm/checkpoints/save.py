@@ -21,7 +21,7 @@ def save_pretrained(model, path):
     by `load_pretrained` is written back bit by bit.
 
     Args:
-        model: a `Bert`, or a head on one.
+        model: a `Bert`, a head on one, or a `GPT` like GPT-2 or Llama.
         path: folder, made if need be.
 
     Raises:
@@ -34,7 +34,7 @@ def save_pretrained(model, path):
             f"A {config['model_type']} with a {task_name} head cannot be written."
         )
     task = family.tasks[task_name]
-    config["architectures"] = [task.architectures[0]]
+    config.setdefault("architectures", [task.architectures[0]])
     if task_name == "classification":
         config["id2label"] = {str(i): f"LABEL_{i}" for i in range(model.num_classes)}
     arrays = _arrays(model, family, task)

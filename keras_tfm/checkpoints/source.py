@@ -7,6 +7,7 @@ import pathlib
 from keras_tfm.checkpoints.arrays import Arrays, joined
 from keras_tfm.checkpoints.errors import CheckpointError
 from keras_tfm.checkpoints.family import Config
+from keras_tfm.checkpoints.gguf_arrays import read_gguf
 from keras_tfm.checkpoints.safetensors_arrays import read_safetensors
 
 # Files of a folder, the best first.
@@ -39,6 +40,11 @@ def open_source(path_or_name):
     path = pathlib.Path(path_or_name).expanduser()
     if not path.exists():
         path = _from_hub(str(path_or_name))
+    if path.is_dir() and not (path / "config.json").is_file():
+        files = sorted(path.glob("*.gguf"))  # such a file has its config inside
+        path = files[0] if len(files) == 1 else path
+    if path.suffix == ".gguf":
+        return Source(str(path), *read_gguf(path))
     if path.is_dir():
         return Source(str(path), _config(path), _arrays_of_folder(path))
     return Source(str(path), _config(path.parent), _arrays_of_file(path))
@@ -82,7 +88,7 @@ def _arrays_of_index(path):
 def _arrays_of_file(path):
     if path.suffix not in READERS:
         raise CheckpointError(
-            f"{path} is not a checkpoint: known are {', '.join(READERS)}."
+            f"{path} is not a checkpoint: known are {', '.join(READERS)} and .gguf."
         )
     return READERS[path.suffix](path)
 

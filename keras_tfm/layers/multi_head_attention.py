@@ -45,6 +45,8 @@ class MultiHeadAttention(keras.layers.Layer):
         kernel_initializer: initializer of the four projections.
         implementation: "auto", "dense" or "blockwise", see
             `scaled_dot_product_attention`.
+        use_output_bias: bool, bias of the output projection; `use_bias` unless
+            given (Qwen2 has biases on queries, keys and values alone).
         **kwargs: `name`, `dtype`, `trainable`.
 
     Call arguments:
@@ -90,6 +92,7 @@ class MultiHeadAttention(keras.layers.Layer):
         attention_dropout=0.0,
         kernel_initializer="glorot_uniform",
         implementation="auto",
+        use_output_bias=None,
         **kwargs,
     ):
         super().__init__(autocast=False, **kwargs)
@@ -106,7 +109,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.window = window
         self.qk_norm = qk_norm
         self.logit_soft_cap = logit_soft_cap
-        self.use_bias = use_bias
+        self.use_bias, self.use_output_bias = use_bias, use_output_bias
         self.attention_dropout = attention_dropout
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.implementation = implementation
@@ -122,7 +125,9 @@ class MultiHeadAttention(keras.layers.Layer):
         self.query = make_dense(self, "query", width, inputs_shape)
         self.key = make_dense(self, "key", key_width, context_shape)
         self.value = make_dense(self, "value", key_width, context_shape)
-        self.output_projection = make_dense(self, "output", hidden_dim, (*outer, width))
+        self.output_projection = make_dense(
+            self, "output", hidden_dim, (*outer, width), self.use_output_bias
+        )
         heads_shape = (*outer, self.num_heads, key_dim)
         self.query_norm = self.key_norm = None
         if self.qk_norm is not None:
@@ -307,6 +312,7 @@ class MultiHeadAttention(keras.layers.Layer):
             "attention_dropout": self.attention_dropout,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
             "implementation": self.implementation,
+            "use_output_bias": self.use_output_bias,
         }
 
     @classmethod

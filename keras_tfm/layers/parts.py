@@ -21,7 +21,7 @@ def part_arguments(owner, name):
     }
 
 
-def make_dense(owner, name, units, shape):
+def make_dense(owner, name, units, shape, use_bias=None):
     """A `Dense` with the owner's `use_bias` and its `kernel_initializer`, cloned.
 
     Args:
@@ -29,10 +29,11 @@ def make_dense(owner, name, units, shape):
         name: string.
         units: int, width of the output.
         shape: of the input.
+        use_bias: bool, the owner's unless given.
     """
     part = Projection(
         units,
-        use_bias=owner.use_bias,
+        use_bias=owner.use_bias if use_bias is None else use_bias,
         kernel_initializer=owner.kernel_initializer.clone(),
         **part_arguments(owner, name),
     )

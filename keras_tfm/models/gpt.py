@@ -9,7 +9,7 @@ from keras import ops
 from keras_tfm import layers
 from keras_tfm.layers.dropout import PairedDropout
 from keras_tfm.layers.policies import part_policy
-from keras_tfm.layers.projection import TiedEmbedding
+from keras_tfm.layers.projection import Projection, TiedEmbedding
 from keras_tfm.layers.residual import NORMS
 from keras_tfm.models import inputs as tools
 from keras_tfm.models.cache_protocol import CacheProtocol
@@ -20,10 +20,10 @@ OPTIONAL = {"padding_mask": tools.all_real}
 
 @keras.saving.register_keras_serializable(package="keras_tfm")
 class GPT(CacheProtocol, keras.Model):
-    """Decoder-only language model with a tied output head, a functional model.
+    """Decoder-only language model, a functional model.
 
     Embeds tokens and positions, runs `num_layers` causal pre-norm blocks and a final
-    norm, and scores the vocabulary with the embedding matrix.
+    norm, and scores the vocabulary with the embedding matrix or one of its own.
 
     Args:
         vocabulary_size: int V.
@@ -42,6 +42,8 @@ class GPT(CacheProtocol, keras.Model):
         feed_forward: likewise; `FeedForward(intermediate_dim)` unless given.
         remat: bool, blocks keep only their inputs and compute the rest again for the
             gradient: less memory, more time.
+        tie_embeddings: bool, the output head is the embedding matrix; False: a matrix
+            of its own, as in the larger models of the Llama family.
         dtype: dtype policy.
         **kwargs: `name`, `trainable`.
 
@@ -86,6 +88,7 @@ class GPT(CacheProtocol, keras.Model):
         attention=None,
         feed_forward=None,
         remat=False,
+        tie_embeddings=True,
         dtype=None,
         trainable=True,
         **kwargs,
@@ -134,6 +137,14 @@ class GPT(CacheProtocol, keras.Model):
                 for i, name in enumerate(names)
             ]
         final_norm = NORMS[norm](epsilon=norm_epsilon, **part("final_norm"))
+        output_head = None
+        if not tie_embeddings:
+            output_head = Projection(
+                vocabulary_size,
+                use_bias=False,
+                kernel_initializer=tools.initializer(),
+                **part("output_head"),
+            )
         logits = keras.layers.Activation("linear", name="logits", dtype="float32")
 
         # Graph
@@ -148,7 +159,9 @@ class GPT(CacheProtocol, keras.Model):
             rotated = getattr(block.attention, "rotary", None) is not None
             where = {"positions": positions} if rotated else {}
             x = block(x, padding_mask=padding_mask, **where)
-        outputs = logits(token_embedding(final_norm(x), reverse=True))  # (B, T, V)
+        x = final_norm(x)
+        x = output_head(x) if output_head else token_embedding(x, reverse=True)
+        outputs = logits(x)  # (B, T, V)
         super().__init__(
             {"token_ids": token_ids, "padding_mask": padding_mask}, outputs, **kwargs
         )
@@ -158,6 +171,7 @@ class GPT(CacheProtocol, keras.Model):
         # Config
         self.token_embedding, self.position_embedding = token_embedding, position_layer
         self.blocks, self.final_norm = blocks, final_norm
+        self.output_head, self.tie_embeddings = output_head, tie_embeddings
         self.vocabulary_size = vocabulary_size
         self.num_layers = num_layers
         self.num_heads = num_heads
@@ -250,6 +264,8 @@ class GPT(CacheProtocol, keras.Model):
 
         Returns: float32 (B, T, V).
         """
+        if self.output_head is not None:
+            return ops.cast(self.output_head(hidden), "float32")
         return ops.cast(self.token_embedding(hidden, reverse=True), "float32")
 
     def get_config(self):
@@ -263,6 +279,7 @@ class GPT(CacheProtocol, keras.Model):
             "max_sequence_length": self.max_sequence_length,
             "dropout": self.dropout,
             "remat": self.remat,
+            "tie_embeddings": self.tie_embeddings,
             "position": self.position,
             "norm": self.norm,
             "norm_epsilon": self.norm_epsilon,
