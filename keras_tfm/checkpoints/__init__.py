@@ -2,11 +2,16 @@
 
 from keras_tfm.checkpoints.errors import CheckpointError
 from keras_tfm.checkpoints.load import load_pretrained, pretrained_report
+from keras_tfm.checkpoints.pretrained_tokenizer import PretrainedTokenizer
 from keras_tfm.checkpoints.save import save_pretrained
+from keras_tfm.checkpoints.tokenizer_files import load_tokenizer, save_tokenizer
 
 __all__ = [
     "CheckpointError",
+    "PretrainedTokenizer",
     "load_pretrained",
+    "load_tokenizer",
     "pretrained_report",
     "save_pretrained",
+    "save_tokenizer",
 ]
