@@ -4,7 +4,13 @@ import pathlib
 
 from setuptools import find_packages, setup
 
-CHECKPOINTS = ["gguf", "huggingface_hub", "safetensors"]
+CHECKPOINTS = [
+    "gguf",
+    "huggingface_hub",
+    "safetensors",
+    "sentencepiece",
+    "tensorflow-text",
+]
 RECIPES = [
     *CHECKPOINTS,
     "ai-edge-litert",

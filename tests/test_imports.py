@@ -37,7 +37,16 @@ TABLE = {
     ),
     "checkpoints": (
         BELOW,
-        {"gguf", "huggingface_hub", "keras", "numpy", "safetensors"},
+        {
+            "gguf",
+            "huggingface_hub",
+            "keras",
+            "numpy",
+            "safetensors",
+            "sentencepiece",
+            "tensorflow",
+            "tensorflow_text",
+        },
     ),
     "export": (
         BELOW,

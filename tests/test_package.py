@@ -31,7 +31,7 @@ PROMISED = {
 }
 HEAVY = """tensorflow jax torch matplotlib keras_hub keras_nlp tensorflow_datasets
     tensorflow_text sklearn tokenizers sentencepiece sacrebleu num2words PIL
-    safetensors ai_edge_litert""".split()
+    safetensors ai_edge_litert gguf""".split()
 NEVER_SAVED = {"Compiled", "Generator", "Start", "Advance", "Scorer"}
 MEASURE = """
 import sys, time

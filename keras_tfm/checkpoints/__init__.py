@@ -5,10 +5,12 @@ from keras_tfm.checkpoints.load import load_pretrained, pretrained_report
 from keras_tfm.checkpoints.pretrained_tokenizer import PretrainedTokenizer
 from keras_tfm.checkpoints.save import save_pretrained
 from keras_tfm.checkpoints.tokenizer_files import load_tokenizer, save_tokenizer
+from keras_tfm.checkpoints.vocabulary_check import check_vocabulary
 
 __all__ = [
     "CheckpointError",
     "PretrainedTokenizer",
+    "check_vocabulary",
     "load_pretrained",
     "load_tokenizer",
     "pretrained_report",

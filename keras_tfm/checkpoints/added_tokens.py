@@ -7,6 +7,12 @@ from keras_tfm.checkpoints.text_splits import split_around
 from keras_tfm.checkpoints.unicode_ranges import WHITESPACE
 
 
+def added_token(token_id, content, **flags):
+    """An added token as `tokenizer.json` writes it: a dict."""
+    off = ("single_word", "lstrip", "rstrip", "normalized", "special")
+    return {"id": token_id, "content": content, **dict.fromkeys(off, False), **flags}
+
+
 class AddedTokens:
     """Finds added tokens in strings.
 

@@ -105,12 +105,16 @@ class PretrainedTokenizer(keras.layers.Layer):
 
     @property
     def special_ids(self):
-        """Dict with "pad", "unknown", "start", "end", "mask": an int or None."""
+        """Dict with "pad", "unknown", "start", "end", "mask": an int or None.
+
+        Without a padding token the end token is "pad", as is usual.
+        """
         named = self.special_tokens
-        return {
+        ids = {
             role: next((named[name] for name in names if name in named), None)
             for role, names in ROLES.items()
         }
+        return {**ids, "pad": ids["end"] if ids["pad"] is None else ids["pad"]}
 
     @property
     def chat_template(self):

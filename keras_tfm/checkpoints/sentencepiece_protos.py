@@ -21,13 +21,12 @@ def parse(proto):
 
     Returns: a `ModelProto`, or None where the bytes are something else.
     """
-    from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2
 
     message = sentencepiece_model_pb2.ModelProto()
     try:
         message.ParseFromString(proto)
-    except DecodeError:
+    except Exception:  # protobuf's own, from whichever of its packages
         return None
     return message if len(message.pieces) else None
 

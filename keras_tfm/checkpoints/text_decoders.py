@@ -131,7 +131,11 @@ def _sequence(specs):
     kinds = {s["type"] for s in specs}
     known = {"Replace", "ByteFallback", "Fuse", "Strip"}
     plain = all(s["content"] == " " and s["stop"] == 0 for s in strips)
-    if not kinds <= known or not plain or any("String" not in s["pattern"] for s in replaces):
+    if (
+        not kinds <= known
+        or not plain
+        or any("String" not in s["pattern"] for s in replaces)
+    ):
         raise CheckpointError(f"The decoder Sequence of {sorted(kinds)} is not known.")
     most = sum(s["start"] for s in strips)
 

@@ -1,8 +1,8 @@
-"""Regular expressions of the reference library, as TensorFlow's RE2 understands them.
+r"""Regular expressions of the reference library, as TensorFlow's RE2 understands them.
 
-RE2 has no look-ahead, and its `\\s`, `\\w` know ASCII only. Two things make up for it:
+RE2 has no look-ahead, and its `\s`, `\w` know ASCII only. Two things make up for it:
 classes are written out as the reference has them, and the one look-ahead that
-tokenizers use, `\\s+(?!\\S)`, becomes cuts made beforehand: before the last blank of a
+tokenizers use, `\s+(?!\S)`, becomes cuts made beforehand: before the last blank of a
 run that a word follows.
 """
 
@@ -14,9 +14,7 @@ from keras_tfm.checkpoints.unicode_ranges import NEWER, WHITESPACE, WORD
 CUT = b"\xff"  # no text in UTF-8 holds it
 LOOK_AHEAD = r"|\s+(?!\S)|\s+"
 WORD_CLASS = rf"\p{{L}}\p{{M}}\p{{Nd}}\p{{Nl}}\p{{Pc}}{WORD}"
-GPT2 = (
-    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-)
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
     r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -26,7 +24,7 @@ _ESCAPE = re.compile(r"\\p\{\^?(\w+)\}|\\P\{(\w+)\}|\\(.)", re.S)
 
 
 def to_re2(pattern):
-    """Rewrite a pattern for RE2, without its `\\s+(?!\\S)`; see `cuts`.
+    r"""Rewrite a pattern for RE2, without its `\s+(?!\S)`; see `cuts`.
 
     Args:
         pattern: str, of the reference library.
@@ -73,7 +71,7 @@ def cuts(pattern):
 
 
 def _escape(pattern, match, inside):
-    """One `\\...` of a pattern, for RE2."""
+    r"""One `\...` of a pattern, for RE2."""
     name, negated, letter = match.groups()
     if negated or (name and "^" in match.group()):
         return _property(negated or name, inside, True, pattern)

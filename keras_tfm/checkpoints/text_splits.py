@@ -50,7 +50,9 @@ def make_splitter(spec):
         return _split(spec)
     if kind == "ByteLevel":
         return _byte_level(spec)
-    raise CheckpointError(f"The pre-tokenizer {kind!r} is not known: known are {KNOWN}.")
+    raise CheckpointError(
+        f"The pre-tokenizer {kind!r} is not known: known are {KNOWN}."
+    )
 
 
 def chain(splitters):

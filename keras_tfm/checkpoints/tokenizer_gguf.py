@@ -6,6 +6,7 @@ Its metadata become the content of a `tokenizer.json`.
 import base64
 
 from keras_tfm.checkpoints import tokenizer_rules as rules
+from keras_tfm.checkpoints.added_tokens import added_token
 from keras_tfm.checkpoints.errors import CheckpointError
 from keras_tfm.checkpoints.sentencepiece_protos import CONTROL, USER_DEFINED, make_proto
 from keras_tfm.checkpoints.text_patterns import LLAMA3, QWEN2
@@ -66,7 +67,7 @@ def gguf_description(path):
     tokens = read("tokens")
     types = read("token_type") or [1] * len(tokens)
     added = [
-        {"id": i, "content": token, "special": kind == CONTROL, "normalized": False}
+        added_token(i, token, special=kind == CONTROL)
         for i, (token, kind) in enumerate(zip(tokens, types))
         if kind in (CONTROL, USER_DEFINED)
     ]
@@ -74,9 +75,7 @@ def gguf_description(path):
     return {
         **makers[kind](read, tokens, types),
         "added_tokens": added,
-        "special_tokens": {
-            role: tokens[i] for role, i in ids.items() if i is not None
-        },
+        "special_tokens": {role: tokens[i] for role, i in ids.items() if i is not None},
         "chat_template": read("chat_template"),
     }
 
@@ -91,7 +90,7 @@ def _byte_pair(read, tokens, types):
     return {
         "normalizer": normalizer,
         "pre_tokenizer": split,
-        "decoder": {"type": "ByteLevel"},
+        "decoder": rules.BYTE_LEVEL,
         "model": {
             "type": "BPE",
             "vocab": {token: number for number, token in enumerate(tokens)},

@@ -3,6 +3,7 @@
 Everything becomes the content of a `tokenizer.json`.
 """
 
+from keras_tfm.checkpoints.added_tokens import added_token
 from keras_tfm.checkpoints.errors import CheckpointError
 from keras_tfm.checkpoints.text_patterns import QWEN2
 from keras_tfm.checkpoints.tokenizer_stages import vocabulary_of
@@ -29,7 +30,12 @@ SMILES = (
     r"\\|\/|:|~|@|\?|>>?|\*|\$|\%[0-9]{2}|[0-9])"
 )
 KEPT = ("tokenizer_class", "model_max_length", "do_lower_case", "keep_accents")
-BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+BYTE_LEVEL = {
+    "type": "ByteLevel",
+    "add_prefix_space": False,
+    "trim_offsets": True,
+    "use_regex": True,
+}
 PREFIXED = ("RobertaTokenizer", "BartTokenizer", "LongformerTokenizer", "LEDTokenizer")
 # Their ids are not those of their SentencePiece model.
 SHIFTED = (
@@ -111,7 +117,10 @@ def byte_pair_files(vocabulary, merges, config):
             "tokenizer.json."
         )
     merges = [m for m in merges if m.strip() and not m.startswith("#version")]
-    byte_level = {**BYTE_LEVEL, "add_prefix_space": config.get("add_prefix_space", False)}
+    byte_level = {
+        **BYTE_LEVEL,
+        "add_prefix_space": config.get("add_prefix_space", False),
+    }
     normalizer, splits = None, byte_level
     if name == "Qwen2Tokenizer" or config.get("model_type") == "qwen2":
         normalizer = {"type": "NFC"}
@@ -119,7 +128,7 @@ def byte_pair_files(vocabulary, merges, config):
     return {
         "normalizer": normalizer,
         "pre_tokenizer": splits,
-        "decoder": {"type": "ByteLevel"},
+        "decoder": BYTE_LEVEL,
         "model": {"type": "BPE", "vocab": vocabulary, "merges": merges},
     }
 
@@ -149,7 +158,9 @@ def sentencepiece_file(model, config):
     """
     name = (config.get("tokenizer_class") or "").removesuffix("Fast")
     if name.removesuffix("Tokenizer") in SHIFTED and "ids" not in model:
-        raise CheckpointError(f"the ids of a {name} are known from tokenizer.json only.")
+        raise CheckpointError(
+            f"the ids of a {name} are known from tokenizer.json only."
+        )
     description = {"model": model}
     if "ids" in model:
         model["unk_token"] = _name(config.get("unk_token")) or "<unk>"
@@ -191,7 +202,7 @@ def with_special_tokens(description, config, found):
     if found != "listed":
         for number, token in (config.get("added_tokens_decoder") or {}).items():
             if token["content"] not in listed:
-                added.append({**token, "id": int(number)})
+                added.append(added_token(**{**token, "token_id": int(number)}))
                 listed.add(token["content"])
     description = {**description, "added_tokens": added}
     tokens = vocabulary_of(description)
@@ -200,8 +211,8 @@ def with_special_tokens(description, config, found):
     roles = named | _roles(description.get("special_tokens") or {}, USUAL, ids) | named
     chosen = {"all": roles, "named": named, "listed": {}}[found]
     for token in sorted(set(chosen.values()) - listed):
-        flags = {"lstrip": token == "<mask>", "rstrip": False, "normalized": False}
-        added.append({"id": ids[token], "content": token, "special": True, **flags})
+        blanks = token == "<mask>"  # takes the blank before it
+        added.append(added_token(ids[token], token, special=True, lstrip=blanks))
     template = config.get("chat_template")
     return {
         **description,

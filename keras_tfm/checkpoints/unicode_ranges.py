@@ -1,4 +1,4 @@
-"""Classes of characters as the `tokenizers` library has them, for RE2's `[...]`.
+"""Classes of characters as the `tokenizers` library has them, for RE2.
 
 Written by tests/reference/unicode_ranges.py. TensorFlow's RE2 knows an older Unicode
 than the reference's regular expressions and a newer one than its BERT rules.
@@ -131,18 +131,10 @@ NEWER = {  # beyond what RE2 calls by this name
         r"\x{143FA}\x{16100}-\x{1611D}\x{16D40}-\x{16D6C}\x{18CFF}\x{1E5D0}-"
         r"\x{1E5ED}\x{1E5F0}\x{2EBF0}-\x{2EE5D}"
     ),
-    "Lu": (
-        r"\x{1C89}\x{A7CB}-\x{A7CC}\x{A7DA}\x{A7DC}\x{10D50}-\x{10D65}"
-    ),
-    "Ll": (
-        r"\x{1C8A}\x{A7CD}\x{A7DB}\x{10D70}-\x{10D85}"
-    ),
-    "Lt": (
-        r""
-    ),
-    "Lm": (
-        r"\x{10D4E}\x{10D6F}\x{16D40}-\x{16D42}\x{16D6B}-\x{16D6C}"
-    ),
+    "Lu": (r"\x{1C89}\x{A7CB}-\x{A7CC}\x{A7DA}\x{A7DC}\x{10D50}-\x{10D65}"),
+    "Ll": (r"\x{1C8A}\x{A7CD}\x{A7DB}\x{10D70}-\x{10D85}"),
+    "Lt": (r""),
+    "Lm": (r"\x{10D4E}\x{10D6F}\x{16D40}-\x{16D42}\x{16D6B}-\x{16D6C}"),
     "Lo": (
         r"\x{105C0}-\x{105F3}\x{10D4A}-\x{10D4D}\x{10D4F}\x{10EC2}-\x{10EC4}\x{11380}-"
         r"\x{11389}\x{1138B}\x{1138E}\x{11390}-"

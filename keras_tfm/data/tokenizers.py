@@ -12,7 +12,6 @@ import json
 
 import numpy as np
 
-from keras_tfm.data.characters import CharacterTokenizer
 from keras_tfm.data.errors import DataError
 
 WORDPIECE_SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -151,11 +150,14 @@ def special_ids(tokenizer):
     """Look up the special tokens of any tokenizer made here.
 
     Args:
-        tokenizer: a tokenizer made by a function of this file.
+        tokenizer: a tokenizer made by a function of this file, or a
+            `keras_tfm.checkpoints.PretrainedTokenizer`.
 
     Returns: dict with the keys "pad", "unknown", "start", "end", "mask"; the value is
         an int, or None where the tokenizer has no such token.
     """
+    if hasattr(tokenizer, "special_ids"):  # a pretrained one knows
+        return {**tokenizer.special_ids, "pad": tokenizer.special_ids["pad"] or 0}
     vocabulary = set(tokenizer.get_vocabulary())
     result = {}
     for role, names in ROLES.items():
@@ -170,7 +172,7 @@ def encode(tokenizer, texts):
     """Turn texts into token ids, without special tokens.
 
     Args:
-        tokenizer: a tokenizer made by a function of this file.
+        tokenizer: see `special_ids`.
         texts: list of str.
 
     Returns: list of int32 arrays; an empty text gives an empty array.
@@ -181,7 +183,7 @@ def encode(tokenizer, texts):
     texts = list(texts)
     if not texts:
         return []
-    if isinstance(tokenizer, CharacterTokenizer):
+    if hasattr(tokenizer, "encode"):
         return tokenizer.encode(texts)
     graph_kinds = (
         keras_hub.tokenizers.WordPieceTokenizer,
@@ -201,7 +203,7 @@ def decode(tokenizer, sequences):
     """Turn token ids into texts: cut at the first end token, special tokens dropped.
 
     Args:
-        tokenizer: a tokenizer made by a function of this file.
+        tokenizer: see `special_ids`.
         sequences: int (B, T) or a list of id lists; padding may follow.
 
     Returns: list of str.

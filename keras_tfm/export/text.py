@@ -25,7 +25,9 @@ class Text:
         self.tokenizer = tokenizer
         self.stops = tuple(int(i) for i in stop_token_ids)
         start = () if start_token_id is None else (int(start_token_id),)
-        self.dropped = (0, *self.stops, *start)
+        # A pretrained tokenizer may have a real token 0.
+        pad = getattr(tokenizer, "special_ids", {}).get("pad", 0)
+        self.dropped = ((0,) if pad == 0 else ()) + start
 
     def source(self, rows, room):
         """Rows that end with the stop token.
@@ -78,7 +80,10 @@ class Text:
 
         shape = tf.shape(token_ids)
         rows = tf.reshape(token_ids, [-1, shape[2]])
-        keep = tf.ones_like(rows, tf.bool)
+        stops = tf.zeros_like(rows)
+        for token_id in self.stops:
+            stops += tf.cast(rows == token_id, rows.dtype)
+        keep = tf.cumsum(stops, axis=1) == 0  # until the first stop token
         for token_id in self.dropped:
             keep &= rows != token_id
         texts = self.tokenizer.detokenize(tf.ragged.boolean_mask(rows, keep))

@@ -15,7 +15,7 @@ from tokenizers import normalizers, pre_tokenizers
 
 OUTPUT = pathlib.Path(__file__).parents[2] / "keras_tfm/checkpoints/unicode_ranges.py"
 CHARACTERS = [chr(c) for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000]
-HEAD = '''"""Classes of characters as the `tokenizers` library has them, for RE2's `[...]`.
+HEAD = '''"""Classes of characters as the `tokenizers` library has them, for RE2.
 
 Written by tests/reference/unicode_ranges.py. TensorFlow's RE2 knows an older Unicode
 than the reference's regular expressions and a newer one than its BERT rules.
@@ -26,9 +26,7 @@ than the reference's regular expressions and a newer one than its BERT rules.
 def split_alone(pre_tokenizer):
     """Characters that are cut out of "_._"."""
     return {
-        ord(c)
-        for c in CHARACTERS
-        if len(pre_tokenizer.pre_tokenize_str(f"_{c}_")) == 3
+        ord(c) for c in CHARACTERS if len(pre_tokenizer.pre_tokenize_str(f"_{c}_")) == 3
     }
 
 
@@ -37,7 +35,7 @@ def removed_by(function):
 
 
 def named(name):
-    """What the reference's regular expressions call `\\p{name}`."""
+    """Characters of a class, as the reference's regular expressions know it."""
     pattern = tokenizers.Regex(rf"\p{{{name}}}")
     return split_alone(pre_tokenizers.Split(pattern, "isolated"))
 
@@ -82,7 +80,9 @@ def assignment(name, codes):
     if len(text) < 60:
         return f'{name} = r"{text}"'
     lines = textwrap.wrap(text, 82)
-    body = "\n".join(f'    r"{line}"' for line in (part.replace(" ", "") for part in lines))
+    body = "\n".join(
+        f'    r"{line}"' for line in (part.replace(" ", "") for part in lines)
+    )
     return f"{name} = (\n{body}\n)"
 
 
@@ -90,9 +90,7 @@ def main():
     isolated = pre_tokenizers.Split(tokenizers.Regex(r"\s"), "isolated")
     punctuation = pre_tokenizers.BertPreTokenizer()
     around = {
-        ord(c)
-        for c in CHARACTERS
-        if len(punctuation.pre_tokenize_str(f"a{c}b")) == 3
+        ord(c) for c in CHARACTERS if len(punctuation.pre_tokenize_str(f"a{c}b")) == 3
     }
     numeric = {
         ord(c)
@@ -129,7 +127,9 @@ def main():
         parts = textwrap.wrap(missing, 76) or [""]
         body = "\n".join(f'    r"{part}"' for part in parts)
         newer.append(f'    "{name}": (\n{textwrap.indent(body, "    ")}\n    ),')
-    table = "NEWER = {  # beyond what RE2 calls by this name\n" + "\n".join(newer) + "\n}"
+    table = (
+        "NEWER = {  # beyond what RE2 calls by this name\n" + "\n".join(newer) + "\n}"
+    )
     OUTPUT.write_text("\n".join([HEAD, *lines, table, ""]), encoding="utf-8")
 
 
