@@ -34,7 +34,16 @@ TESTS = [
     "ruff",
     "tensorflow-serving-api",
 ]
-BENCHMARKS = [*RECIPES, "ctranslate2", "torch", "transformers"]
+BENCHMARKS = [
+    *RECIPES,
+    "ctranslate2",
+    "onnx",
+    "onnxruntime",
+    "onnxscript",
+    "timm",
+    "torch",
+    "transformers",
+]
 DOCS = ["matplotlib", "mkdocs-material", "mkdocstrings[python]"]
 
 setup(

@@ -14,29 +14,23 @@ import os
 import numpy as np
 
 from benchmarks.pairing import race, write
+from benchmarks.steps import gradient_run
 
 WIDTH, HEADS = 512, 8
 
 
 def ours(length, implementation, threads):
     """keras_tfm, `MultiHeadAttention`, compiled with XLA."""
-    import tensorflow as tf
-
     from keras_tfm import layers
 
     layer = layers.MultiHeadAttention(HEADS, implementation=implementation)
     layer.build((1, length, WIDTH))
-    x = tf.constant(_inputs(length))
-    weights = [weight.value for weight in layer.trainable_variables]
-
-    @tf.function(jit_compile=True)
-    def step(x):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            loss = tf.reduce_mean(layer(x, use_causal_mask=True) ** 2)
-        return tape.gradient(loss, [x, *weights])
-
-    return lambda: step(x)[0].numpy()
+    return gradient_run(
+        lambda x: layer(x, use_causal_mask=True),
+        _inputs(length),
+        layer.trainable_variables,
+        jit=True,
+    )
 
 
 def torch_attention(length, threads):

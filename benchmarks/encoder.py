@@ -9,12 +9,10 @@ The limit is the chain of the model's matrix products and nothing else; for a tr
 step three times that.
 """
 
-import argparse
-import os
-
 import numpy as np
 
-from benchmarks.pairing import race, write
+from benchmarks.pairing import write
+from benchmarks.steps import keras_run, parser, speed_table, torch_run
 
 BERT = {"vocabulary": 30522, "layers": 12, "heads": 12, "width": 768}
 TINY = {"vocabulary": 300, "layers": 2, "heads": 2, "width": 64}
@@ -26,6 +24,7 @@ CONTENDERS = [
     ("KerasHub jit", "keras_hub", {"jit": True}),
     ("KerasHub graph", "keras_hub", {"jit": False}),
     ("Transformers", "transformers", {}),
+    ("Transformers, torch.compile", "transformers", {"compiled": True}),
     ("PyTorch TransformerEncoder", "torch_encoder", {}),
 ]
 REMAT = [
@@ -34,86 +33,61 @@ REMAT = [
 ]
 
 
-def _ids(shape, batch, length):
+def token_ids(shape, batch, length):
+    """Random token ids, int32 (batch, length)."""
     rng = np.random.default_rng(0)
     return rng.integers(1, shape["vocabulary"], (batch, length)).astype("int32")
 
 
-def _keras_run(model, inputs, target, training, jit):
-    """Forward or a step of a Keras model, compiled."""
-    import keras
-    import tensorflow as tf
+def bert(shape, length, remat=False):
+    """A `Bert` of keras_tfm."""
+    from keras_tfm import models
 
-    if not training:
-        forward = tf.function(lambda x: model(x, training=False), jit_compile=jit)
-        inputs = {name: tf.constant(value) for name, value in inputs.items()}
-        return lambda: forward(inputs).numpy()
-    optimizer = keras.optimizers.AdamW(1e-4)
-    model.compile(optimizer, "mse", jit_compile=jit)
-    return lambda: model.train_on_batch(inputs, target)
+    return models.Bert(
+        shape["vocabulary"], shape["layers"], shape["heads"], shape["width"],
+        4 * shape["width"], max_sequence_length=length, remat=remat,
+    )  # fmt: skip
 
 
 def ours(shape, batch, length, training, threads, jit, remat=False):
     """keras_tfm, `Bert`."""
     import keras
 
-    from keras_tfm import models
-
-    bert = models.Bert(
-        shape["vocabulary"], shape["layers"], shape["heads"], shape["width"],
-        4 * shape["width"], max_sequence_length=length, remat=remat,
-    )  # fmt: skip
-    model = keras.Model(bert.input, bert.output["sequence_output"])
-    ids = _ids(shape, batch, length)
-    inputs = bert.complete(ids)
-    inputs = {name: np.asarray(value) for name, value in inputs.items()}
+    made = bert(shape, length, remat)
+    model = keras.Model(made.input, made.output["sequence_output"])
+    ids = token_ids(shape, batch, length)
+    inputs = {name: np.asarray(value) for name, value in made.complete(ids).items()}
     target = np.zeros((*ids.shape, shape["width"]), "float32")
-    return _keras_run(model, inputs, target, training, jit)
+    return keras_run(model, inputs, target, training, jit)
 
 
-def keras_hub(shape, batch, length, training, threads, jit):
-    """KerasHub, `BertBackbone`."""
+def keras_hub_model(shape, batch, length):
+    """KerasHub's `BertBackbone` without the pooler, and inputs for it."""
     import keras
     import keras_hub as hub
 
-    bert = hub.models.BertBackbone(
+    made = hub.models.BertBackbone(
         shape["vocabulary"], shape["layers"], shape["heads"], shape["width"],
         4 * shape["width"], max_sequence_length=length,
     )  # fmt: skip
-    model = keras.Model(bert.input, bert.output["sequence_output"])
-    ids = _ids(shape, batch, length)
+    ids = token_ids(shape, batch, length)
     inputs = {
         "token_ids": ids,
         "padding_mask": np.ones_like(ids),
         "segment_ids": np.zeros_like(ids),
     }
-    target = np.zeros((*ids.shape, shape["width"]), "float32")
-    return _keras_run(model, inputs, target, training, jit)
+    return keras.Model(made.input, made.output["sequence_output"]), inputs
 
 
-def _torch_run(forward, parameters, training):
-    """Forward or a step of a PyTorch model."""
-    import torch
-
-    if not training:
-
-        def infer():
-            with torch.inference_mode():
-                forward()
-
-        return infer
-    optimizer = torch.optim.AdamW(parameters, 1e-4)
-
-    def step():
-        optimizer.zero_grad()
-        (forward() ** 2).mean().backward()
-        optimizer.step()
-
-    return step
+def keras_hub(shape, batch, length, training, threads, jit):
+    """KerasHub, `BertBackbone`."""
+    model, inputs = keras_hub_model(shape, batch, length)
+    target = np.zeros((batch, length, shape["width"]), "float32")
+    return keras_run(model, inputs, target, training, jit)
 
 
-def transformers(shape, batch, length, training, threads):
-    """Transformers on PyTorch, `BertModel`."""
+def transformers_model(shape, batch, length, threads):
+    """Transformers' `BertModel`, token ids and a mask."""
     import torch
     from transformers import BertConfig, BertModel
 
@@ -123,13 +97,19 @@ def transformers(shape, batch, length, training, threads):
         num_attention_heads=shape["heads"], hidden_size=shape["width"],
         intermediate_size=4 * shape["width"], max_position_embeddings=length,
     )  # fmt: skip
-    model = BertModel(config).train(training)
-    ids = torch.tensor(_ids(shape, batch, length).astype("int64"))
-    mask = torch.ones_like(ids)
-    return _torch_run(
+    ids = torch.tensor(token_ids(shape, batch, length).astype("int64"))
+    return BertModel(config), ids, torch.ones_like(ids)
+
+
+def transformers(shape, batch, length, training, threads, compiled=False):
+    """Transformers on PyTorch, `BertModel`."""
+    model, ids, mask = transformers_model(shape, batch, length, threads)
+    model.train(training)
+    return torch_run(
         lambda: model(ids, attention_mask=mask).last_hidden_state,
         model.parameters(),
         training,
+        compiled,
     )
 
 
@@ -145,8 +125,8 @@ def torch_encoder(shape, batch, length, training, threads):
     table = torch.nn.Embedding(shape["vocabulary"], shape["width"])
     encoder = torch.nn.TransformerEncoder(layer, shape["layers"])
     model = torch.nn.Sequential(table, encoder).train(training)
-    ids = torch.tensor(_ids(shape, batch, length).astype("int64"))
-    return _torch_run(lambda: model(ids), model.parameters(), training)
+    ids = torch.tensor(token_ids(shape, batch, length).astype("int64"))
+    return torch_run(lambda: model(ids), model.parameters(), training)
 
 
 def limit(shape, batch, length, training, threads):
@@ -176,45 +156,14 @@ def limit(shape, batch, length, training, threads):
     return lambda: [chain(x).numpy() for _ in range(times)]
 
 
-def table(contenders, shape, batch, length, training, threads, repeats):
-    """A row for each contender, and how fast it is beside the first."""
-    settings = {
-        "shape": shape, "batch": batch, "length": length, "training": training,
-    }  # fmt: skip
-    results = race("encoder", contenders, settings, threads, repeats)
-    best, rows = results[0].get("median"), []
-    for result in results:
-        if "failure" in result:
-            rows.append({"contender": result["name"], "seconds": result["failure"]})
-            continue
-        rows.append(
-            {
-                "contender": result["name"],
-                "seconds": result["median"],
-                "spread": f"{result['spread']:.0%}",
-                "times the first": best / result["median"] if best else "",
-                "peak MiB": round(result["peak"]),
-            }
-        )
-    return rows
-
-
 def main():
     """Run from the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--tables", default="forward,step,remat", help="which")
-    parser.add_argument("--tiny", type=int, default=0, help="1: toy models")
-    parser.add_argument("--batch", type=int, default=8, help="texts")
-    parser.add_argument("--length", type=int, default=128, help="tokens of a text")
-    parser.add_argument("--repeats", type=int, default=5, help="rounds that count")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of each")
-    parser.add_argument("--output-dir", default="outputs/benchmarks", help="for files")
-    given = parser.parse_args()
+    arguments = parser(__doc__, "forward,step,remat")
+    arguments.add_argument("--batch", type=int, default=8, help="texts")
+    arguments.add_argument("--length", type=int, default=128, help="tokens of a text")
+    given = arguments.parse_args()
     shape = TINY if given.tiny else BERT
-    sizes = shape, given.batch, given.length
-    how = given.threads, given.repeats
+    sizes = {"shape": shape, "batch": given.batch, "length": given.length}
     kinds = {
         "forward": ("forward", CONTENDERS, False),
         "step": ("training step", CONTENDERS, True),
@@ -224,7 +173,9 @@ def main():
     for kind in given.tables.split(","):
         title, contenders, training = kinds[kind]
         title = f"{title}, batch {given.batch}, length {given.length}"
-        tables[title] = table(contenders, *sizes, training, *how)
+        settings = {**sizes, "training": training}
+        how = given.threads, given.repeats
+        tables[title] = speed_table("encoder", contenders, settings, *how)
     write("encoder", tables, given.output_dir)
 
 

@@ -37,6 +37,7 @@ class Contender:
 
     def __init__(self, name, function, settings, threads=2, environment=None):
         self.name, self.seconds, self.failure, self.peak = name, [], None, 0
+        self.notes = {}
         limits = {
             key: str(threads)
             for key in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
@@ -67,7 +68,7 @@ class Contender:
             answer = self._answer()
             if answer is not None:
                 self.seconds.append(answer["seconds"])
-                self.peak = answer["peak"]
+                self.peak, self.notes = answer["peak"], answer["notes"]
 
     def close(self):
         """End the process."""
@@ -93,7 +94,8 @@ def compare(contenders, repeats=5):
 
     Returns: list of dicts: `name`, `median`, `spread` (half the range between the
         fastest and the slowest, of the median), `peak` (most memory that the work
-        took beyond what was there before, in MiB), or `failure`.
+        took beyond what was there before, in MiB), `notes` (a dict that `run` has, if
+        any), or `failure`.
     """
     for round_number in range(repeats + 1):
         for contender in contenders:
@@ -109,6 +111,7 @@ def compare(contenders, repeats=5):
         median = statistics.median(contender.seconds)
         spread = (max(contender.seconds) - min(contender.seconds)) / 2 / median
         numbers = {"median": median, "spread": spread, "peak": contender.peak}
+        numbers["notes"] = contender.notes
         results.append({"name": contender.name, **numbers})
     return results
 
@@ -173,7 +176,7 @@ def machine():
     found = {"processor": model, "cores": os.cpu_count()}
     for package in (
         "keras-tfm", "keras", "tensorflow", "keras-hub", "torch", "transformers",
-        "ctranslate2", "ai-edge-litert",
+        "ctranslate2", "timm", "onnxruntime", "ai-edge-litert",
     ):  # fmt: skip
         try:
             found[package] = metadata.version(package)
@@ -200,8 +203,9 @@ def main():
     for _ in sys.stdin:
         start = time.perf_counter()
         run()
-        seconds, peak = time.perf_counter() - start, _peak() - before
-        print(MARK + json.dumps({"seconds": seconds, "peak": peak}), flush=True)
+        answer = {"seconds": time.perf_counter() - start, "peak": _peak() - before}
+        answer["notes"] = getattr(run, "notes", {})
+        print(MARK + json.dumps(answer), flush=True)
 
 
 def _memory():

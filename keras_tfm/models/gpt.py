@@ -3,6 +3,8 @@
 Letters: B batch, T length, M cache length, V vocabulary_size, D hidden_dim.
 """
 
+import functools
+
 import keras
 from keras import ops
 
@@ -159,9 +161,9 @@ class GPT(CacheProtocol, keras.Model):
             rotated = getattr(block.attention, "rotary", None) is not None
             where = {"positions": positions} if rotated else {}
             x = block(x, padding_mask=padding_mask, **where)
-        x = final_norm(x)
-        x = output_head(x) if output_head else token_embedding(x, reverse=True)
-        outputs = logits(x)  # (B, T, V)
+        hidden = final_norm(x)  # (B, T, D)
+        head = output_head or functools.partial(token_embedding, reverse=True)
+        outputs = logits(head(hidden))  # (B, T, V)
         super().__init__(
             {"token_ids": token_ids, "padding_mask": padding_mask}, outputs, **kwargs
         )
@@ -169,6 +171,7 @@ class GPT(CacheProtocol, keras.Model):
         self.input_spec = None  # `call` checks
 
         # Config
+        self.hidden = hidden
         self.token_embedding, self.position_embedding = token_embedding, position_layer
         self.blocks, self.final_norm = blocks, final_norm
         self.output_head, self.tie_embeddings = output_head, tie_embeddings

@@ -1,6 +1,7 @@
 """Losses, schedules, metrics and optimizer settings for `compile` and `fit`."""
 
 from keras_tfm.training.bleu import corpus_bleu, corpus_chrf
+from keras_tfm.training.chunked_loss import ChunkedLossModel
 from keras_tfm.training.layer_wise_decay import layer_depths, layer_wise_decay
 from keras_tfm.training.lora import (
     ParameterCount,
@@ -22,6 +23,7 @@ from keras_tfm.training.schedules import (
 from keras_tfm.training.weight_decay import exclude_norms_and_biases
 
 __all__ = [
+    "ChunkedLossModel",
     "InverseSquareRoot",
     "LinearWarmup",
     "MaskedAccuracy",
