@@ -61,11 +61,16 @@ def images(batch, _):
 BERT = {
     **TEXT,
     **VALUES,
+    "num_layers": 3,
     "remat": True,
     "num_segments": 3,
     "dropout": 0.2,
     "activation": "relu",
     "norm_epsilon": 1e-5,
+    "embedding_dim": 6,
+    "num_blocks": 2,
+    "positions": "real",
+    "pooler_activation": "relu",
 }
 GPT = {
     **TEXT,
@@ -102,7 +107,7 @@ IMAGE = {
     "norm_epsilon": 1e-5,
 }
 CASES = [
-    Case(models.Bert, BERT, segmented, 3 + 2 + 2 * 15 + 2),
+    Case(models.Bert, BERT, segmented, 3 + 2 + 2 + 2 * 15 + 2),
     Case(models.GPT, GPT, text, 1 + 2 * 13 + 2),
     Case(models.Seq2SeqTransformer, PAIR, pairs, 2 + 2 * 15 + 2 + 25 + 2),
     Case(models.VisionTransformer, IMAGE, images, 2 + 1 + 2 * 17 + 2, free=(0,)),

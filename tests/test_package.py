@@ -21,7 +21,8 @@ PROMISED = {
         scaled_dot_product_attention MultiHeadAttention FeedForward GatedFeedForward
         MixtureOfExperts TransformerEncoderBlock TransformerDecoderBlock
         PatchEmbedding ClassToken DropPath LayerScale""",
-    "models": "Bert BertPretrainer GPT Seq2SeqTransformer VisionTransformer classifier",
+    "models": """Bert BertPretrainer GPT ReplacedTokenDetector Seq2SeqTransformer
+        VisionTransformer classifier""",
     "generation": """generate stream score Greedy Sample BeamSearch
         RepetitionPenalty NoRepeatNGram MinLength ForcedToken SuppressTokens OneOf
         Contrastive Speculative""",

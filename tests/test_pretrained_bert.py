@@ -140,7 +140,7 @@ QUERY = "bert.encoder.layer.1.attention.self.query.weight"
             r"query.weight has shape \(6, 7\), .* block_1/attention/query/kernel",
         ),
         ({}, {"model_type": "fnet"}, "'fnet', which is not one of .* bert"),
-        ({}, {"model_type": None}, "no `model_type`"),
+        ({QUERY: None}, {"model_type": None}, "lacks 1 weights"),
         ({}, {"layer_norm_eps": None}, "no `layer_norm_eps`"),
         ({}, {"hidden_act": "mish"}, "activation 'mish'"),
         ({}, {"num_hidden_layers": 4}, "block_3/attention/query/kernel"),

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 
 from keras_tfm.checkpoints.errors import CheckpointError
+from keras_tfm.checkpoints.weight_map import shape_read
 from keras_tfm.layers import gelu_tanh
 
 ACTIVATIONS = {  # the reference library's name: ours
@@ -19,6 +20,10 @@ ACTIVATIONS = {  # the reference library's name: ours
     "silu": "silu",
     "swish": "silu",
     "tanh": "tanh",
+}
+OLD_NAMES = {  # as files that were once TensorFlow's end them
+    "LayerNorm.gamma": "LayerNorm.weight",
+    "LayerNorm.beta": "LayerNorm.bias",
 }
 
 
@@ -50,6 +55,19 @@ class Config(dict):
             )
         return ACTIVATIONS[self[name]]
 
+    def refuse_other(self, **values):
+        """Refuse a field that says something else than what is known here.
+
+        Args:
+            **values: the one value of each field; a field may be missing.
+        """
+        for name, value in values.items():
+            if name in self and self[name] != value:
+                raise CheckpointError(
+                    f"The config of {self.source} has {name}={self[name]!r}; known is "
+                    f"only {value!r}."
+                )
+
     def num_classes(self):
         """Classes of a classification head: `id2label`, else `num_labels`."""
         if "id2label" in self:
@@ -78,12 +96,39 @@ class Task:
         prefix: str before the names of the backbone's arrays.
         entries: `Entry`s of the head.
         build: function (backbone, config, num_classes) that puts the head on.
+        changes: arguments of the backbone that this task fixes.
+        fits: function of a model that says whether its head is of this kind.
     """
 
     architectures: tuple
     prefix: str = ""
     entries: tuple = ()
     build: Callable = lambda backbone, config, num_classes: backbone
+    changes: dict = dataclasses.field(default_factory=dict)
+    fits: Callable = lambda model: True
+
+    def holds(self, model, backbone):
+        """Whether a model could be written as this task.
+
+        Args:
+            model: with its head.
+            backbone: model without it, whose parts beyond what the task needs (None
+                in `changes`) do no harm.
+        """
+        config = backbone.get_config()
+        fixed = {k: v for k, v in self.changes.items() if v is not None}
+        return self.fits(model) and all(config[k] == v for k, v in fixed.items())
+
+    def classes_in(self, arrays):
+        """Classes of the classification head in a file, None if it has none.
+
+        Args:
+            arrays: `Arrays`, without prefix.
+        """
+        for entry in self.entries:
+            if entry.ours == "logits/kernel" and entry.theirs in arrays:
+                return shape_read(entry.layout, arrays.shape_of(entry.theirs))[-1]
+        return None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +138,8 @@ class Family:
     Args:
         model_types: `model_type`s of the config; the first is written.
         build: function (config, **changes) that makes the backbone with fresh weights.
-        entries: `Entry`s of the backbone, without prefix.
+        entries: `Entry`s of the backbone, without prefix; or a function of a config
+            that gives them.
         tasks: dict from name to `Task`; "backbone" is always there.
         describe: function of a backbone that gives the config, or None if the model
             is not of this family; None if the family cannot be written.
@@ -103,21 +149,33 @@ class Family:
 
     model_types: tuple
     build: Callable
-    entries: tuple
+    entries: tuple | Callable
     tasks: dict
     describe: Callable | None = None
     optional: tuple = ()
     redundant: tuple = ()
 
-    def task_of(self, config):
+    def entries_of(self, config):
+        """The `Entry`s of the backbone that a config describes.
+
+        Args:
+            config: dict.
+        """
+        return self.entries(config) if callable(self.entries) else self.entries
+
+    def task_of(self, config, arrays):
         """Name of the task that a config's `architectures` tell, else "backbone".
+
+        Old configs have none: then the first task whose head is there.
 
         Args:
             config: `Config`.
+            arrays: `Arrays`, without prefix.
         """
-        wanted = config.get("architectures") or [""]
+        wanted = (config.get("architectures") or [None])[0]
         for name, task in self.tasks.items():
-            if wanted[0] in task.architectures:
+            heads = [entry.theirs in arrays for entry in task.entries]
+            if wanted in task.architectures or (not wanted and heads and all(heads)):
                 return name
         return "backbone"
 
@@ -127,13 +185,20 @@ class Family:
         Args:
             arrays: `Arrays` of a file.
         """
-        prefixes = tuple({t.prefix for t in self.tasks.values() if t.prefix})
 
         def rename(name):
-            found = [prefix for prefix in prefixes if name.startswith(prefix)]
-            return name.removeprefix(found[0]) if found else name
+            found = [prefix for prefix in self.prefixes if name.startswith(prefix)]
+            name = name.removeprefix(found[0]) if found else name
+            for old, new in OLD_NAMES.items():
+                name = name.removesuffix(old) + new if name.endswith(old) else name
+            return name
 
         return arrays.renamed(rename)
+
+    @property
+    def prefixes(self):
+        """What may stand before the names of the backbone's arrays."""
+        return sorted({task.prefix for task in self.tasks.values() if task.prefix})
 
     def may_lack(self, path):
         """Whether a checkpoint may lack a weight of the backbone.

@@ -5,7 +5,7 @@ import warnings
 
 from keras_tfm.checkpoints.arrays import Arrays
 from keras_tfm.checkpoints.errors import CheckpointError
-from keras_tfm.checkpoints.families import family_of_config
+from keras_tfm.checkpoints.families import family_of_source
 from keras_tfm.checkpoints.report import match, refuse_missing, weights_of
 from keras_tfm.checkpoints.source import open_source
 from keras_tfm.checkpoints.weight_map import find_entry, read_weight
@@ -78,20 +78,22 @@ class _Loading:
 def _prepare(path_or_name, task_name, num_classes, dtype, changes):
     """Everything but the reading of the arrays."""
     source = open_source(path_or_name)
-    family = family_of_config(source.config)
-    task_name = task_name or family.task_of(source.config)
+    family = family_of_source(source)
+    arrays = family.without_prefix(source.arrays)
+    task_name = task_name or family.task_of(source.config, arrays)
     if task_name not in family.tasks:
         raise CheckpointError(
             f"{source.label} can be loaded for {', '.join(family.tasks)}, not for "
             f"{task_name!r}."
         )
     task = family.tasks[task_name]
+    changes = {**task.changes, **changes}
     backbone = family.build(source.config, dtype=dtype, **changes)
-    model = task.build(backbone, source.config, num_classes)
-    arrays = family.without_prefix(source.arrays)
+    classes = num_classes or task.classes_in(arrays)
+    model = task.build(backbone, source.config, classes)
     if num_classes is not None:
         arrays = _without_other_heads(model, task, arrays)
-    entries = (*family.entries, *task.entries)
+    entries = (*task.entries, *family.entries_of(source.config))
     report = match(model, arrays, entries, family.redundant, source.label)
     backbone_paths = {weight.path for weight in backbone.weights}
     refuse_missing(

@@ -10,7 +10,7 @@ from keras_tfm.checkpoints.families import family_of_model
 from keras_tfm.checkpoints.report import weights_of
 from keras_tfm.checkpoints.safetensors_arrays import write_safetensors
 from keras_tfm.checkpoints.weight_map import find_entry, write_weights
-from keras_tfm.models import BertPretrainer
+from keras_tfm.models import BertPretrainer, ReplacedTokenDetector
 from keras_tfm.models.classifier import Classifier
 
 
@@ -28,16 +28,12 @@ def save_pretrained(model, path):
         CheckpointError: (a `ValueError`) if no reference architecture is like it.
     """
     backbone, task_name = _backbone_and_task(model)
-    family, config = family_of_model(backbone)
-    if task_name not in family.tasks:
-        raise CheckpointError(
-            f"A {config['model_type']} with a {task_name} head cannot be written."
-        )
+    family, config = family_of_model(model, backbone, task_name)
     task = family.tasks[task_name]
     config.setdefault("architectures", [task.architectures[0]])
     if task_name == "classification":
         config["id2label"] = {str(i): f"LABEL_{i}" for i in range(model.num_classes)}
-    arrays = _arrays(model, family, task)
+    arrays = _arrays(model, family.entries_of(config), task)
     folder = pathlib.Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     write_safetensors(folder / "model.safetensors", arrays)
@@ -49,22 +45,25 @@ def _backbone_and_task(model):
     if isinstance(model, Classifier):
         return model.backbone, "classification"
     if isinstance(model, BertPretrainer):
-        return model.backbone, "pretraining"
+        kind = "pretraining" if model.next_sentence else "masked_tokens"
+        return model.backbone, kind
+    if isinstance(model, ReplacedTokenDetector):
+        return model.backbone, "replaced_tokens"
     return model, "backbone"
 
 
-def _arrays(model, family, task):
+def _arrays(model, entries, task):
     """The arrays of the file, under the reference library's names."""
     weights = weights_of(model)
     heads = [find_entry(task.entries, w.path) for w in weights]
-    bodies = [find_entry(family.entries, w.path) for w in weights]
+    bodies = [find_entry(entries, w.path) for w in weights]
     lost = [w.path for w, h, b in zip(weights, heads, bodies) if not (h or b)]
     if lost:
         raise CheckpointError(f"{model.name!r} has {lost[0]}, which has no place.")
     head_names = {entry.theirs for entry in heads if entry}
-    entries = [head or body for head, body in zip(heads, bodies)]
+    found = [head or body for head, body in zip(heads, bodies)]
     values = [np.asarray(w.numpy(), "float32") for w in weights]
     return {
         name if name in head_names else task.prefix + name: array
-        for name, array in write_weights(entries, values).items()
+        for name, array in write_weights(found, values).items()
     }

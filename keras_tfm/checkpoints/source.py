@@ -8,12 +8,20 @@ from keras_tfm.checkpoints.arrays import Arrays, joined
 from keras_tfm.checkpoints.errors import CheckpointError
 from keras_tfm.checkpoints.family import Config
 from keras_tfm.checkpoints.gguf_arrays import read_gguf
+from keras_tfm.checkpoints.pytorch_arrays import read_pytorch
 from keras_tfm.checkpoints.safetensors_arrays import read_safetensors
 
 # Files of a folder, the best first.
-WEIGHTS = ("model.safetensors",)
-INDICES = ("model.safetensors.index.json",)
-READERS = {".safetensors": read_safetensors}
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+INDICES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+READERS = {
+    ".safetensors": read_safetensors,
+    ".bin": read_pytorch,
+    ".pt": read_pytorch,
+    ".pth": read_pytorch,
+}
+FETCHED = ["*.json", "*.txt", "*.model", "*.safetensors"]  # of a name on the hub
+FETCHED_ELSE = ["pytorch_model*.bin"]  # where there is no safer file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,10 +106,11 @@ def _from_hub(name):
     try:
         import huggingface_hub
 
-        patterns = ["*.json", *WEIGHTS, "*.safetensors", "*.txt", "*.model"]
-        return pathlib.Path(
-            huggingface_hub.snapshot_download(name, allow_patterns=patterns)
-        )
+        fetch = huggingface_hub.snapshot_download
+        folder = pathlib.Path(fetch(name, allow_patterns=FETCHED))
+        if not any(folder.glob("*.safetensors")):
+            folder = pathlib.Path(fetch(name, allow_patterns=FETCHED_ELSE))
+        return folder
     except Exception as error:  # of many kinds, all meaning: not fetched
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError(

@@ -1,6 +1,6 @@
-"""BERT: a bidirectional encoder of one or two segments of text.
+"""BERT and its kin: a bidirectional encoder of one or two segments of text.
 
-Letters: B batch, T length, V vocabulary_size, D hidden_dim.
+Letters: B batch, T length, V vocabulary_size, E embedding_dim, D hidden_dim.
 """
 
 import keras
@@ -13,6 +13,7 @@ from keras_tfm.models import inputs as tools
 from keras_tfm.models.sizes import BERT_SIZES, numbers_of
 
 OPTIONAL = {"segment_ids": ops.zeros_like, "padding_mask": tools.all_real}
+POSITIONS = ("all", "real")
 
 
 @keras.saving.register_keras_serializable(package="keras_tfm")
@@ -20,7 +21,8 @@ class Bert(keras.Model):
     """Bidirectional Transformer encoder, a functional model.
 
     Embeds tokens, positions and segments, runs `num_layers` post-norm blocks, and
-    pools the first token through a dense layer with tanh.
+    pools the first token through a dense layer with tanh. A few arguments make the
+    wirings of RoBERTa, DistilBERT, ALBERT and ELECTRA.
 
     Args:
         vocabulary_size: int V.
@@ -29,7 +31,7 @@ class Bert(keras.Model):
         hidden_dim: int D.
         intermediate_dim: int, inner width of the feed-forward.
         max_sequence_length: int, longest T.
-        num_segments: int, kinds of segments.
+        num_segments: int, kinds of segments; 0 for none, and no `segment_ids`.
         dropout: float in [0, 1), on embeddings, attention weights and branches.
         activation: of the feed-forward.
         norm_epsilon: float.
@@ -38,6 +40,15 @@ class Bert(keras.Model):
         feed_forward: likewise; `FeedForward(intermediate_dim)` unless given.
         remat: bool, blocks keep only their inputs and compute the rest again for the
             gradient: less memory, more time.
+        embedding_dim: int E, width of the embeddings, which a dense layer then brings
+            to D (ALBERT, ELECTRA); None for D and no such layer.
+        num_blocks: int, blocks with weights of their own, each run `num_layers` /
+            `num_blocks` times in a row (ALBERT: 1); `num_layers` unless given.
+        positions: "all" to count every token, "real" to count those that are not
+            padding, which may then stand on the left: its position is row 0 of the
+            table, which has one row more (RoBERTa).
+        pooler_activation: of the dense layer on the first token; None for no such
+            layer, so that `pooled_output` is the first token's vector.
         dtype: dtype policy.
         **kwargs: `name`, `trainable`.
 
@@ -52,7 +63,7 @@ class Bert(keras.Model):
 
     Raises:
         ValueError: a length past `max_sequence_length`, heads that do not divide,
-            an unknown input key.
+            an unknown input key or value of `positions`.
 
     Example:
         >>> model = keras_tfm.models.Bert(
@@ -65,7 +76,8 @@ class Bert(keras.Model):
         >>> tuple(outputs["pooled_output"].shape)
         (2, 8)
 
-    References: Devlin et al. 2018, arXiv:1810.04805.
+    References: Devlin et al. 2018, arXiv:1810.04805; Liu et al. 2019 (RoBERTa),
+        arXiv:1907.11692; Lan et al. 2019 (ALBERT), arXiv:1909.11942.
     """
 
     def __init__(
@@ -83,41 +95,41 @@ class Bert(keras.Model):
         attention=None,
         feed_forward=None,
         remat=False,
+        embedding_dim=None,
+        num_blocks=None,
+        positions="all",
+        pooler_activation="tanh",
         dtype=None,
         trainable=True,
         **kwargs,
     ):
+        num_blocks = num_layers if num_blocks is None else num_blocks
+        _check(num_layers, num_blocks, positions)
         policy = keras.dtype_policies.get(dtype)
 
         def part(name):
             return {"name": name, "dtype": part_policy(policy, name)}
 
         # Layers
+        width = hidden_dim if embedding_dim is None else embedding_dim
         token_embedding = keras.layers.ReversibleEmbedding(
             vocabulary_size,
-            hidden_dim,
+            width,
             embeddings_initializer=tools.initializer(),
             **part("token_embedding"),
         )
-        segment_embedding = keras.layers.Embedding(
-            num_segments,
-            hidden_dim,
-            embeddings_initializer=tools.initializer(),
-            **part("segment_embedding"),
-        )
         position_embedding = layers.LearnedPositionEmbedding(
-            max_sequence_length,
+            max_sequence_length + (positions == "real"),
             initializer=tools.initializer(),
             **part("position_embedding"),
         )
-        add = keras.layers.Add(**part("embedding_sum"))
         norm = keras.layers.LayerNormalization(
             epsilon=norm_epsilon, **part("embedding_norm")
         )
         drop = PairedDropout(dropout, **part("embedding_dropout"))
         own_attention = tools.plain_attention(num_heads, attention_dropout=dropout)
         own_feed_forward = tools.plain_feed_forward(intermediate_dim, activation)
-        names = [f"block_{i}" for i in range(num_layers)]
+        names = [f"block_{i}" for i in range(num_blocks)]
         with tools.remat_scope(remat, names):
             blocks = [
                 layers.TransformerEncoderBlock(
@@ -130,27 +142,43 @@ class Bert(keras.Model):
                 )
                 for i, name in enumerate(names)
             ]
-        pooler = keras.layers.Dense(
-            hidden_dim,
-            activation="tanh",
-            kernel_initializer=tools.initializer(),
-            **part("pooler"),
-        )
+
+        def dense(name, activation=None):
+            return keras.layers.Dense(
+                hidden_dim,
+                activation=activation,
+                kernel_initializer=tools.initializer(),
+                **part(name),
+            )
 
         # Graph
-        token_ids = keras.Input((None,), dtype="int32", name="token_ids")
-        segment_ids = keras.Input((None,), dtype="int32", name="segment_ids")
+        inputs = {"token_ids": keras.Input((None,), dtype="int32", name="token_ids")}
+        x = token_embedding(inputs["token_ids"])  # (B, T, E)
+        if num_segments:
+            segment_ids = keras.Input((None,), dtype="int32", name="segment_ids")
+            inputs["segment_ids"] = segment_ids
+            segment_embedding = keras.layers.Embedding(
+                num_segments,
+                width,
+                embeddings_initializer=tools.initializer(),
+                **part("segment_embedding"),
+            )
+            add = keras.layers.Add(**part("embedding_sum"))
+            x = add([x, segment_embedding(segment_ids)])
         padding_mask = keras.Input((None,), dtype="bool", name="padding_mask")
-        x = add([token_embedding(token_ids), segment_embedding(segment_ids)])
-        x = drop(norm(position_embedding(x)))  # (B, T, D)
-        for block in blocks:
-            x = block(x, padding_mask=padding_mask)
-        outputs = {"sequence_output": x, "pooled_output": pooler(x[:, 0])}
-        inputs = {
-            "token_ids": token_ids,
-            "segment_ids": segment_ids,
-            "padding_mask": padding_mask,
-        }
+        inputs["padding_mask"] = padding_mask
+        counts = None
+        if positions == "real":
+            counts = tools.positions_from_one(padding_mask)
+        x = drop(norm(position_embedding(x, positions=counts)))
+        if embedding_dim is not None:
+            x = dense("embedding_projection")(x)  # (B, T, D)
+        for i in range(num_layers):
+            x = blocks[i * num_blocks // num_layers](x, padding_mask=padding_mask)
+        pooled = x[:, 0]  # (B, D)
+        if pooler_activation is not None:
+            pooled = dense("pooler", pooler_activation)(pooled)
+        outputs = {"sequence_output": x, "pooled_output": pooled}
         super().__init__(inputs, outputs, **kwargs)
         tools.settle(self, policy, trainable)
         self.input_spec = None  # `call` checks
@@ -168,6 +196,10 @@ class Bert(keras.Model):
         self.dropout = dropout
         self.remat = remat
         self.norm_epsilon = norm_epsilon
+        self.embedding_dim = embedding_dim
+        self.num_blocks = num_blocks
+        self.positions = positions
+        self.pooler_activation = tools.activation_config(pooler_activation)
         self._values = tools.blocks_config(activation, attention, feed_forward)
 
     def call(self, inputs, training=None, mask=None):
@@ -184,7 +216,8 @@ class Bert(keras.Model):
 
         Returns: dict with every key.
         """
-        return tools.complete(inputs, OPTIONAL, self.max_sequence_length)
+        optional = {k: make for k, make in OPTIONAL.items() if k in self.input}
+        return tools.complete(inputs, optional, self.max_sequence_length)
 
     def get_config(self):
         return {
@@ -199,6 +232,10 @@ class Bert(keras.Model):
             "dropout": self.dropout,
             "remat": self.remat,
             "norm_epsilon": self.norm_epsilon,
+            "embedding_dim": self.embedding_dim,
+            "num_blocks": self.num_blocks,
+            "positions": self.positions,
+            "pooler_activation": self.pooler_activation,
             **self._values,
         }
 
@@ -215,3 +252,13 @@ class Bert(keras.Model):
             **changes: constructor arguments that differ.
         """
         return cls(**{**numbers_of(BERT_SIZES, size), **changes})
+
+
+def _check(num_layers, num_blocks, positions):
+    if not min(num_layers, 1) <= num_blocks <= num_layers:
+        raise ValueError(
+            f"`num_blocks` must be from 1 to `num_layers`, got {num_blocks} blocks and "
+            f"{num_layers} layers."
+        )
+    if positions not in POSITIONS:
+        raise ValueError(f'`positions` must be "all" or "real", got {positions!r}.')

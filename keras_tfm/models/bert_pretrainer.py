@@ -1,6 +1,6 @@
 """BERT's pretraining heads: masked tokens, and whether two segments follow.
 
-Letters: B batch, T length, V vocabulary_size.
+Letters: B batch, T length, V vocabulary_size, E width of the token embedding.
 """
 
 import keras
@@ -38,12 +38,15 @@ class VocabularyBias(keras.layers.Layer):
 class BertPretrainer(keras.Model):
     """A `Bert` with its two pretraining heads, a functional model.
 
-    The masked-token head is a dense layer with the backbone's width, a norm, and the
-    token embedding in reverse with a bias; the next-sentence head is linear on the
-    pooled output, where index 1 means: not the next sentence.
+    The masked-token head is a dense layer with the token embedding's width, a norm,
+    and the token embedding in reverse with a bias; the next-sentence head is linear
+    on the pooled output, where index 1 means: not the next sentence (ALBERT: the two
+    are swapped).
 
     Args:
         backbone: a `Bert`; trained further as it is, not copied.
+        next_sentence: bool, False for the masked-token head alone (RoBERTa).
+        activation: of the dense layer; the backbone's unless given.
         dtype: dtype policy of the heads; the backbone's unless given.
         **kwargs: `name`, `trainable`.
 
@@ -51,8 +54,8 @@ class BertPretrainer(keras.Model):
         inputs: what the backbone takes.
         training: bool.
 
-    Returns: dict with `token_logits`, float32 (B, T, V), and `next_sentence_logits`,
-        float32 (B, 2).
+    Returns: dict with `token_logits`, float32 (B, T, V), and, with `next_sentence`,
+        `next_sentence_logits`, float32 (B, 2).
 
     Example:
         >>> backbone = keras_tfm.models.Bert(
@@ -68,7 +71,15 @@ class BertPretrainer(keras.Model):
     References: Devlin et al. 2018, sec. 3.1, arXiv:1810.04805.
     """
 
-    def __init__(self, backbone, dtype=None, trainable=True, **kwargs):
+    def __init__(
+        self,
+        backbone,
+        next_sentence=True,
+        activation=None,
+        dtype=None,
+        trainable=True,
+        **kwargs,
+    ):
         policy = backbone.dtype_policy if dtype is None else dtype
         policy = keras.dtype_policies.get(policy)
 
@@ -76,9 +87,10 @@ class BertPretrainer(keras.Model):
             return {"name": name, "dtype": part_policy(policy, name)}
 
         # Layers
+        own_activation = backbone.get_config()["activation"]
         transform = keras.layers.Dense(
-            backbone.hidden_dim,
-            activation=keras.activations.get(backbone.get_config()["activation"]),
+            backbone.token_embedding.output_dim,
+            activation=keras.activations.get(activation or own_activation),
             kernel_initializer=tools.initializer(),
             **part("token_transform"),
         )
@@ -86,25 +98,26 @@ class BertPretrainer(keras.Model):
             epsilon=backbone.norm_epsilon, **part("token_norm")
         )
         bias = VocabularyBias(name="token_logits", dtype="float32")
-        next_sentence = keras.layers.Dense(
-            2,
-            kernel_initializer=tools.initializer(),
-            name="next_sentence_logits",
-            dtype=tools.head_dtype(policy, "next_sentence_logits"),
-        )
 
         # Graph
         inputs = tools.inputs_like(backbone)
         features = backbone(inputs)
-        tokens = norm(transform(features["sequence_output"]))  # (B, T, D)
-        outputs = {
-            "token_logits": bias(backbone.token_embedding(tokens, reverse=True)),
-            "next_sentence_logits": next_sentence(features["pooled_output"]),
-        }
+        tokens = norm(transform(features["sequence_output"]))  # (B, T, E)
+        logits = bias(backbone.token_embedding(tokens, reverse=True))
+        outputs = {"token_logits": logits}
+        if next_sentence:
+            outputs["next_sentence_logits"] = keras.layers.Dense(
+                2,
+                kernel_initializer=tools.initializer(),
+                name="next_sentence_logits",
+                dtype=tools.head_dtype(policy, "next_sentence_logits"),
+            )(features["pooled_output"])
         super().__init__(inputs, outputs, **kwargs)
         tools.settle(self, policy, trainable)
         self.input_spec = None  # `call` checks
         self.backbone = backbone
+        self.next_sentence = next_sentence
+        self.activation = tools.activation_config(activation)
 
     def call(self, inputs, training=None, mask=None):
         inputs = self.backbone.complete(inputs)
@@ -117,6 +130,8 @@ class BertPretrainer(keras.Model):
         return {
             **tools.base_config(self),
             "backbone": keras.saving.serialize_keras_object(self.backbone),
+            "next_sentence": self.next_sentence,
+            "activation": self.activation,
         }
 
     @classmethod

@@ -81,6 +81,12 @@ def positions_of(padding_mask):
     return ops.maximum(count - 1, 0)
 
 
+def positions_from_one(padding_mask):
+    """Positions that count real tokens from 1, int32 (B, T); all padding has 0."""
+    real = ops.cast(padding_mask, "int32")
+    return ops.cumsum(real, axis=1) * real
+
+
 def value_of_layer(values, index):
     """The value of layer `index`: `values` itself, or a list of it in turn.
 
@@ -104,6 +110,13 @@ def blocks_config(activation, attention, feed_forward):
         "attention": config_of_values(attention),
         "feed_forward": config_of_values(feed_forward),
     }
+
+
+def activation_config(activation):
+    """Config of an activation; None, which Keras takes for "linear", stays None."""
+    if activation is None:
+        return None
+    return keras.activations.serialize(keras.activations.get(activation))
 
 
 def from_blocks_config(config):
