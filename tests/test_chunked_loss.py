@@ -28,6 +28,7 @@ def fit(model, loss=None, weights=None, **compiled):
     """The loss of a step of plain gradient descent."""
     model.compile(keras.optimizers.SGD(1.0), loss, **compiled)
     ids, labels, _ = batch()
+    labels = {"token_logits": labels} if isinstance(loss, dict) else labels
     history = model.fit(
         ids, labels, sample_weight=weights, batch_size=B, epochs=2, verbose=0
     )
@@ -54,6 +55,21 @@ def test_weights_and_xla(jit):
     expected = fit(plain, loss, weights, jit_compile=jit)
     model = training.ChunkedLossModel(chunked, 4)
     actual = fit(model, None, weights, jit_compile=jit)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
+    for one, other in zip(plain.weights, chunked.weights):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_masked_language_model():
+    def pretrainer():
+        keras.utils.set_random_seed(1)
+        numbers = {"max_sequence_length": T, "dropout": 0.0}
+        bert = models.Bert(V, 2, 2, D, 12, pooler_activation=None, **numbers)
+        return models.BertPretrainer(bert, next_sentence=False)
+
+    plain, chunked = pretrainer(), pretrainer()
+    expected = fit(plain, {"token_logits": training.SmoothedCrossentropy()})
+    actual = fit(training.ChunkedLossModel(chunked, 4))
     np.testing.assert_allclose(actual, expected, rtol=1e-5)
     for one, other in zip(plain.weights, chunked.weights):
         np.testing.assert_allclose(one, other, atol=1e-5)
@@ -96,5 +112,8 @@ def test_mixed_precision_and_dropout():
 def test_refuses():
     with pytest.raises(ValueError, match="must have `hidden` and `logits_of`"):
         training.ChunkedLossModel(keras.Sequential([keras.Input((3,))]))
+    bert = models.Bert(V, 1, 2, D, 12)
+    with pytest.raises(ValueError, match="must have one output, got 2"):
+        training.ChunkedLossModel(models.BertPretrainer(bert))
     with pytest.raises(ValueError, match="`num_chunks` must be at least 1"):
         training.ChunkedLossModel(gpt(), num_chunks=0)

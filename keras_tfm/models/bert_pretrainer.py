@@ -115,16 +115,30 @@ class BertPretrainer(keras.Model):
         super().__init__(inputs, outputs, **kwargs)
         tools.settle(self, policy, trainable)
         self.input_spec = None  # `call` checks
+        self.hidden, self.token_bias = tokens, bias
         self.backbone = backbone
         self.next_sentence = next_sentence
         self.activation = tools.activation_config(activation)
 
     def call(self, inputs, training=None, mask=None):
-        inputs = self.backbone.complete(inputs)
-        return super().call(inputs, training=training, mask=mask)
+        return super().call(self.complete(inputs), training=training, mask=mask)
 
     def compute_output_spec(self, inputs, training=None, mask=None):
-        return super().compute_output_spec(self.backbone.complete(inputs))
+        return super().compute_output_spec(self.complete(inputs))
+
+    def complete(self, inputs):
+        """All inputs, as the backbone completes them."""
+        return self.backbone.complete(inputs)
+
+    def logits_of(self, hidden):
+        """Logits of the tokens.
+
+        Args:
+            hidden: float (B, T, E), what comes before the token embedding in reverse.
+
+        Returns: float32 (B, T, V).
+        """
+        return self.token_bias(self.backbone.token_embedding(hidden, reverse=True))
 
     def get_config(self):
         return {

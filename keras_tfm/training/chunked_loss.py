@@ -24,8 +24,9 @@ class ChunkedLossModel(keras.Model):
     the states before the logits.
 
     Args:
-        model: a `GPT`, a `Seq2SeqTransformer`, or another functional model with an
-            output `hidden`, float (B, T, D), and a method `logits_of(hidden)`.
+        model: a `GPT`, a `BertPretrainer` without next sentences, or another functional
+            model of one output, with a symbolic tensor `hidden`, float (B, T, D), and
+            a method `logits_of(hidden)`.
         num_chunks: int, into which the positions are cut.
         label_smoothing: float in [0, 1).
         ignore_id: int, the label of a position without a loss, or None.
@@ -38,7 +39,8 @@ class ChunkedLossModel(keras.Model):
     Returns: float (B, T, D), the states before the logits.
 
     Raises:
-        ValueError: a model without `hidden` or `logits_of`, `num_chunks` below 1.
+        ValueError: a model without `hidden` or `logits_of` or with several outputs,
+            `num_chunks` below 1.
 
     Example:
         >>> gpt = keras_tfm.models.GPT(
@@ -58,6 +60,11 @@ class ChunkedLossModel(keras.Model):
             raise ValueError(
                 "`model` must have `hidden` and `logits_of`, got a "
                 f"{type(model).__name__}."
+            )
+        if isinstance(model.output, (dict, list, tuple)) and len(model.output) > 1:
+            raise ValueError(
+                f"`model` must have one output, got {len(model.output)} (a "
+                "`BertPretrainer` with next_sentence=False has)."
             )
         if num_chunks < 1:
             raise ValueError(f"`num_chunks` must be at least 1, got {num_chunks}.")
