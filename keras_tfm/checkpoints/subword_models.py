@@ -71,7 +71,6 @@ class SentencePiece:
         out_type = tf.int32 if ids is None else tf.string
         self.pieces = tensorflow_text.SentencepieceTokenizer(proto, out_type=out_type)
         self.table = None if ids is None else _table(ids, "string", unknown_id)
-        self.size = int(self.pieces.vocab_size())
         self.tables = [self.pieces, *([] if ids is None else [self.table])]
 
     def __call__(self, words):
@@ -79,12 +78,6 @@ class SentencePiece:
         if self.table is None:
             return pieces
         return pieces.with_flat_values(self.table.lookup(pieces.flat_values))
-
-    def detokenize(self, ids):
-        """Texts of the model's own ids, ragged int32 (B, T) -> strings (B,)."""
-        import tensorflow as tf
-
-        return self.pieces.detokenize(tf.ragged.boolean_mask(ids, ids < self.size))
 
 
 def _table(ids, key_dtype, default):

@@ -9,8 +9,14 @@ import re
 
 from keras_tfm.checkpoints.byte_pairs import byte_alphabet, token_bytes
 from keras_tfm.checkpoints.errors import CheckpointError
+from keras_tfm.checkpoints.sentencepiece_protos import (
+    BYTE,
+    CONTROL,
+    METASPACE,
+    UNKNOWN,
+    parse,
+)
 
-METASPACE = "\u2581"
 CLEANUPS = (
     *((f" {mark}", mark) for mark in ".?!,"),
     (" ' ", "'"),
@@ -29,12 +35,14 @@ class Pieces:
     """What each token adds to a text: bytes at its start, and further on.
 
     Args:
-        first: list of bytes, index is id.
+        first: list of bytes, index is id; None: adds nothing, and is not the first.
         later: list of bytes.
+        until_text: bool, every token before the first that adds something is "first".
     """
 
     first: list
     later: list
+    until_text: bool = False
 
 
 def make_pieces(spec, tokens):
@@ -56,20 +64,55 @@ def make_pieces(spec, tokens):
     )
 
 
-def join(pieces, ids):
+def sentencepiece_pieces(proto, tokens):
+    """The pieces of a SentencePiece model; tokens beyond it add what they are.
+
+    Args:
+        proto: bytes.
+        tokens: list of str, index is id.
+
+    Returns: `Pieces`.
+    """
+    message = parse(proto)
+    rules = message.normalizer_spec
+    drops = rules.add_dummy_prefix or rules.remove_extra_whitespaces
+    first, later = [], []
+    for piece in message.pieces:
+        text = piece.piece.replace(METASPACE, " ")
+        if piece.type == CONTROL:
+            text = None
+        elif piece.type == UNKNOWN:
+            text = message.trainer_spec.unk_surface
+        elif piece.type == BYTE:
+            text = bytes.fromhex(text[3:5])
+        start = text
+        if drops and piece.piece.startswith(METASPACE):
+            start = text[1:]
+        first.append(_utf8(start))
+        later.append(_utf8(text))
+    others = [_utf8(token) for token in tokens[len(first) :]]
+    return Pieces(first + others, later + others, rules.remove_extra_whitespaces)
+
+
+def join(first, later, until_text, ids):
     """Texts of ids.
 
     Args:
-        pieces: (first, later), two string tensors (V + 1,).
+        first: string tensor (V + 1,).
+        later: string tensor (V + 1,).
+        until_text: bool, see `Pieces`.
         ids: ragged int32 (B, T), all in [0, V].
 
     Returns: string (B,); bytes that are no UTF-8 become U+FFFD.
     """
     import tensorflow as tf
 
-    place = tf.ragged.range(ids.row_lengths()).flat_values
-    first, later = (tf.gather(table, ids.flat_values) for table in pieces)
-    words = ids.with_flat_values(tf.where(place == 0, first, later))
+    first, later = (tf.gather(table, ids.flat_values) for table in (first, later))
+    counted = first != "" if until_text else tf.ones_like(first, tf.bool)
+    before = tf.cumsum(tf.cast(counted, tf.int32), exclusive=True)
+    at_start = tf.gather(tf.concat([before, [0]], 0), ids.row_starts())
+    before -= tf.gather(at_start, ids.value_rowids())  # of the same row
+    words = ids.with_flat_values(tf.where(before == 0, first, later))
     texts = tf.strings.reduce_join(words, axis=1)
     return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
 
@@ -92,6 +135,9 @@ def _writer(spec):
 
 
 def _utf8(token):
+    """Bytes of a str; bytes and None stay."""
+    if not isinstance(token, str):
+        return token
     return token.encode("utf-8", "replace")
 
 

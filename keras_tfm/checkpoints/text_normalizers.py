@@ -8,7 +8,7 @@ import re
 
 from keras_tfm.checkpoints import unicode_ranges as ranges
 from keras_tfm.checkpoints.errors import CheckpointError
-from keras_tfm.checkpoints.text_patterns import to_re2
+from keras_tfm.checkpoints.text_patterns import CUT, to_re2
 
 UNICODE_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 
@@ -35,7 +35,7 @@ def make_normalizer(spec):
         return _bert(spec)
     makers = {
         "Lowercase": lambda: lowercase,
-        "StripAccents": lambda: _replace(rf"[\p{{M}}{ranges.MARKS}]", ""),
+        "StripAccents": lambda: _replace(f"[{ranges.MARKS}]", ""),
         "Strip": lambda: _strip(spec["strip_left"], spec["strip_right"]),
         "Prepend": lambda: _replace(r"\A((?s:.))", _literal(spec["prepend"]) + r"\1"),
         "Replace": lambda: _replace_spec(spec),
@@ -53,7 +53,13 @@ def lowercase(texts):
     import tensorflow as tf
 
     texts = tf.strings.regex_replace(texts, "\u03a3", "\u03c3")
-    return tf.strings.lower(texts, encoding="utf-8")
+    # `lower` ends a text at its first NUL.
+    parts = tf.strings.split(tf.strings.regex_replace(texts, r"\x{0}", CUT), sep=CUT)
+    first = tf.ragged.range(parts.row_lengths()).flat_values == 0
+    before = tf.where(first, "", tf.strings.unicode_encode([0], "UTF-8"))
+    words = tf.strings.lower(parts.flat_values, encoding="utf-8")
+    words = parts.with_flat_values(tf.strings.join([before, words]))
+    return tf.strings.reduce_join(words, axis=1)
 
 
 def _bert(spec):

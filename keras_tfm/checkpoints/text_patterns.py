@@ -9,11 +9,12 @@ run that a word follows.
 import re
 
 from keras_tfm.checkpoints.errors import CheckpointError
-from keras_tfm.checkpoints.unicode_ranges import NEWER, WHITESPACE, WORD
+from keras_tfm.checkpoints.unicode_ranges import NEWER, REGEX_WORD, WHITESPACE, WORD
 
 CUT = b"\xff"  # no text in UTF-8 holds it
 LOOK_AHEAD = r"|\s+(?!\S)|\s+"
-WORD_CLASS = rf"\p{{L}}\p{{M}}\p{{Nd}}\p{{Nl}}\p{{Pc}}{WORD}"
+_LETTERS = r"\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}"
+WORD_CLASS = _LETTERS + WORD  # of the pre-tokenizer Whitespace
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
@@ -80,9 +81,9 @@ def _escape(pattern, match, inside):
     if letter in "sS":
         return _class(WHITESPACE, inside, letter == "S", pattern)
     if letter in "wW":
-        return _class(WORD_CLASS, inside, letter == "W", pattern)
+        return _class(_LETTERS + REGEX_WORD, inside, letter == "W", pattern)
     if letter in "dD":
-        return _class(r"\p{Nd}" + NEWER["N"], inside, letter == "D", pattern)
+        return _class(r"\p{Nd}" + NEWER["Nd"], inside, letter == "D", pattern)
     return match.group()
 
 

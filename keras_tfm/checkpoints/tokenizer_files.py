@@ -79,20 +79,21 @@ def save_tokenizer(tokenizer, folder):
     folder.mkdir(parents=True, exist_ok=True)
     description = dict(tokenizer.get_config()["description"])
     config = dict(description.pop("tokenizer_config", None) or {})
-    config |= description.pop("special_tokens", None) or {}
+    roles = description.pop("special_tokens", None) or {}
     config["chat_template"] = description.pop("chat_template", None)
     model = description["model"]
     if model.get("type") == "SentencePiece":
-        config["added_tokens_decoder"] = {
-            str(token["id"]): token for token in description.get("added_tokens") or []
-        }
+        added = description.get("added_tokens") or []
+        config["added_tokens_decoder"] = {str(token["id"]): token for token in added}
+        contents = {token["content"] for token in added}
+        roles = {role: token for role, token in roles.items() if token in contents}
         name = "source.spm" if "ids" in model else "spiece.model"
         (folder / name).write_bytes(proto_of(model))
         if "ids" in model:
             _write_json(folder / "vocab.json", model["ids"])
     else:
         _write_json(folder / "tokenizer.json", {"version": "1.0", **description})
-    config = {name: value for name, value in config.items() if value is not None}
+    config = {n: value for n, value in {**config, **roles}.items() if value is not None}
     _write_json(folder / "tokenizer_config.json", config)
 
 

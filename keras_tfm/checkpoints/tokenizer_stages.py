@@ -12,6 +12,7 @@ from keras_tfm.checkpoints.sentencepiece_protos import (
     strip_of,
 )
 from keras_tfm.checkpoints.subword_models import SentencePiece, WordLevel, WordPiece
+from keras_tfm.checkpoints.text_decoders import make_pieces, sentencepiece_pieces
 from keras_tfm.checkpoints.text_normalizers import make_normalizer
 from keras_tfm.checkpoints.text_splits import make_splitter
 
@@ -20,12 +21,11 @@ KINDS = ("WordPiece", "BPE", "Unigram", "WordLevel", "SentencePiece")
 
 @dataclasses.dataclass(frozen=True)
 class Stages:
-    """The stages of a tokenizer; `decode` is None where pieces are just joined."""
+    """The stages of a tokenizer."""
 
     normalize: Callable  # strings (P,) -> strings (P,)
     split: Callable  # strings (P,) -> ragged strings (P, w)
     model: Callable  # strings (W,) -> ragged int32 (W, t)
-    decode: Callable | None = None  # ragged int32 (B, T) -> strings (B,)
 
     @property
     def tables(self):
@@ -71,6 +71,21 @@ def make_stages(description):
         make_splitter(description.get("pre_tokenizer")),
         makers[kind](),
     )
+
+
+def pieces_of(description, tokens):
+    """What the tokens of a description add to a text.
+
+    Args:
+        description: dict, the content of a `tokenizer.json`.
+        tokens: list of str, index is id.
+
+    Returns: `text_decoders.Pieces`.
+    """
+    model = description["model"]
+    if model_kind(model) == "SentencePiece" and "ids" not in model:
+        return sentencepiece_pieces(proto_of(model), tokens)
+    return make_pieces(description.get("decoder"), tokens)
 
 
 def vocabulary_of(description):
@@ -133,9 +148,8 @@ def _sentencepiece(description):
     model = description["model"]
     proto, ids = proto_of(model), model.get("ids")
     pieces = SentencePiece(proto, ids, (ids or {}).get(model.get("unk_token"), 0))
-    decode = pieces.detokenize if ids is None else None
     normalize = make_normalizer(description.get("normalizer"))
-    return Stages(normalize, make_splitter(None), pieces, decode)
+    return Stages(normalize, make_splitter(None), pieces)
 
 
 def _listed(ids):

@@ -24,9 +24,12 @@ than the reference's regular expressions and a newer one than its BERT rules.
 
 
 def split_alone(pre_tokenizer):
-    """Characters that are cut out of "_._"."""
+    """Characters that are cut out from between two that nobody has assigned."""
+    no = "\u0378"
     return {
-        ord(c) for c in CHARACTERS if len(pre_tokenizer.pre_tokenize_str(f"_{c}_")) == 3
+        ord(c)
+        for c in CHARACTERS
+        if len(pre_tokenizer.pre_tokenize_str(f"{no}{c}{no}")) == 3
     }
 
 
@@ -110,6 +113,9 @@ def main():
     } - split_alone(isolated)
     known = set().union(*map(known_to_re2, ("L", "M", "Nd", "Nl", "Pc")))
     assert not known - words
+    word = pre_tokenizers.Split(tokenizers.Regex(r"\w"), "isolated")
+    regex_words = split_alone(word)
+    assert not known - regex_words, ranges(known - regex_words)
     classes = {
         "WHITESPACE": split_alone(isolated),
         "NUMERIC": numeric - known_to_re2("N"),
@@ -117,12 +123,13 @@ def main():
         "BERT_CJK": cjk,
         "BERT_PUNCTUATION": around,
         "BERT_ACCENTS": accents(),
-        "MARKS": marks - known_to_re2("M"),
+        "MARKS": marks,
         "WORD": words - known,
+        "REGEX_WORD": regex_words - known,
     }
     lines = [assignment(name, codes) for name, codes in classes.items()]
     newer = []
-    for name in ("L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "N"):
+    for name in ("L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "N", "Nd", "P", "S"):
         missing = ranges(named(name) - known_to_re2(name)).replace(" ", "")
         parts = textwrap.wrap(missing, 76) or [""]
         body = "\n".join(f'    r"{part}"' for part in parts)
