@@ -7,6 +7,7 @@ from setuptools import find_packages, setup
 CHECKPOINTS = [
     "gguf",
     "huggingface_hub",
+    "onnx",
     "safetensors",
     "sentencepiece",
     "tensorflow-text",

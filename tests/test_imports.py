@@ -42,6 +42,7 @@ TABLE = {
             "huggingface_hub",
             "keras",
             "numpy",
+            "onnx",
             "safetensors",
             "sentencepiece",
             "tensorflow",

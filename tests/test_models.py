@@ -99,8 +99,10 @@ IMAGE = {
     "remat": True,
     "image_size": (4, 6),
     "patch_size": (2, 3),
-    "pooling": "mean",
+    "pooling": "pooler",
     "channels": 1,
+    "activation": "relu",
+    "distillation_token": True,
     "dropout": 0.2,
     "drop_path": 0.1,
     "layer_scale": 0.5,
@@ -110,7 +112,7 @@ CASES = [
     Case(models.Bert, BERT, segmented, 3 + 2 + 2 + 2 * 15 + 2),
     Case(models.GPT, GPT, text, 1 + 2 * 13 + 2),
     Case(models.Seq2SeqTransformer, PAIR, pairs, 2 + 2 * 15 + 2 + 25 + 2),
-    Case(models.VisionTransformer, IMAGE, images, 2 + 1 + 2 * 17 + 2, free=(0,)),
+    Case(models.VisionTransformer, IMAGE, images, 4 + 1 + 2 * 17 + 4, free=(0,)),
 ]
 PLAIN = {
     "bert": (models.Bert, TEXT, segmented),
@@ -305,7 +307,7 @@ def test_a_classifier_pools_the_mean_of_real_tokens(tmp_path):
 def test_a_classifier_needs_two_classes():
     with pytest.raises(ValueError, match="`num_classes` must be at least 2, got 1"):
         models.classifier(models.Bert(**TEXT), 1)
-    with pytest.raises(ValueError, match='"backbone" or "mean", got \'max\''):
+    with pytest.raises(ValueError, match="\"token_and_mean\", got 'max'"):
         models.classifier(models.Bert(**TEXT), 2, pooling="max")
 
 

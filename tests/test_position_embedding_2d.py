@@ -110,14 +110,20 @@ def test_config_and_save(tmp_path, kind):
     np.testing.assert_array_equal(model(tokens(7)), loaded(tokens(7)))
 
 
+@pytest.mark.parametrize("kind", ["", "/sharp"])
 @pytest.mark.parametrize("interpolation", ["bicubic", "bilinear"])
 @pytest.mark.parametrize("number", range(4))
-def test_resize_against_timm(number, interpolation):
+def test_resize_against_timm(number, interpolation, kind):
     *grids, class_tokens = (int(n) for n in GOLDEN[f"{number}/grids"])
     resized = resize_position_table(
-        GOLDEN[f"{number}/table"], grids[:2], grids[2:], class_tokens, interpolation
+        GOLDEN[f"{number}/table"],
+        grids[:2],
+        grids[2:],
+        class_tokens,
+        interpolation,
+        antialias=not kind,
     )
-    expected = GOLDEN[f"{number}/{interpolation}"]
+    expected = GOLDEN[f"{number}/{interpolation}{kind}"]
     np.testing.assert_allclose(resized, expected, atol=5e-6)
     assert resized.dtype == "float32"
 

@@ -151,7 +151,11 @@ def test_a_rotary_attention_is_a_value():
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"pooling": "max"}, '`pooling` must be "token" or "mean", got \'max\''),
+        ({"pooling": "max"}, '"token", "pooler" or "mean", got \'max\''),
+        (
+            {"pooling": "mean", "distillation_token": True},
+            "`distillation_token` does not go",
+        ),
         ({"patch_size": 4}, r"`patch_size` must divide `image_size`, got \(4, 4\)"),
         ({"num_heads": 5}, "`num_heads` must divide the width"),
     ],

@@ -5,11 +5,13 @@ import warnings
 from keras_tfm.checkpoints import (
     albert,
     bert,
+    dinov2,
     distilbert,
     electra,
     gpt2,
     llama,
     roberta,
+    vit,
 )
 from keras_tfm.checkpoints.errors import CheckpointError
 
@@ -21,6 +23,9 @@ FAMILIES = (
     electra.FAMILY,
     gpt2.FAMILY,
     llama.FAMILY,
+    vit.VIT,
+    vit.DEIT,
+    dinov2.FAMILY,
 )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from keras_tfm.checkpoints.errors import CheckpointError
 from keras_tfm.checkpoints.weight_map import shape_read
 from keras_tfm.layers import gelu_tanh
+from keras_tfm.models.classifier import Classifier
 
 ACTIVATIONS = {  # the reference library's name: ours
     "gelu": "gelu",
@@ -72,7 +73,7 @@ class Config(dict):
         """Classes of a classification head: `id2label`, else `num_labels`."""
         if "id2label" in self:
             return len(self["id2label"])
-        return self["num_labels"]
+        return self.get("num_labels", 2)  # both are left out where there are two
 
 
 def activation_name(activation):
@@ -85,6 +86,15 @@ def activation_name(activation):
     names = {getattr(ours, "__name__", ours): t for t, ours in ACTIVATIONS.items()}
     first = {"gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu"}
     return first.get(name, names.get(name))
+
+
+def reads_pooled(model):
+    """Whether a classifier, if it is one, reads what its backbone pools.
+
+    Args:
+        model: any model.
+    """
+    return not isinstance(model, Classifier) or model.pooling == "backbone"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +115,7 @@ class Task:
     entries: tuple = ()
     build: Callable = lambda backbone, config, num_classes: backbone
     changes: dict = dataclasses.field(default_factory=dict)
-    fits: Callable = lambda model: True
+    fits: Callable = reads_pooled
 
     def holds(self, model, backbone):
         """Whether a model could be written as this task.
@@ -138,8 +148,8 @@ class Family:
     Args:
         model_types: `model_type`s of the config; the first is written.
         build: function (config, **changes) that makes the backbone with fresh weights.
-        entries: `Entry`s of the backbone, without prefix; or a function of a config
-            that gives them.
+        entries: `Entry`s of the backbone, without prefix; or a function (config,
+            backbone) that gives them, where layouts depend on sizes.
         tasks: dict from name to `Task`; "backbone" is always there.
         describe: function of a backbone that gives the config, or None if the model
             is not of this family; None if the family cannot be written.
@@ -155,13 +165,16 @@ class Family:
     optional: tuple = ()
     redundant: tuple = ()
 
-    def entries_of(self, config):
-        """The `Entry`s of the backbone that a config describes.
+    def entries_of(self, config, backbone):
+        """The `Entry`s of a backbone.
 
         Args:
-            config: dict.
+            config: dict, of the file.
+            backbone: model.
         """
-        return self.entries(config) if callable(self.entries) else self.entries
+        if callable(self.entries):
+            return self.entries(config, backbone)
+        return self.entries
 
     def task_of(self, config, arrays):
         """Name of the task that a config's `architectures` tell, else "backbone".

@@ -93,7 +93,8 @@ def _prepare(path_or_name, task_name, num_classes, dtype, changes):
     model = task.build(backbone, source.config, classes)
     if num_classes is not None:
         arrays = _without_other_heads(model, task, arrays)
-    entries = (*task.entries, *family.entries_of(source.config))
+    body = family.entries_of(source.config, backbone)
+    entries = (*task.entries, *body)
     report = match(model, arrays, entries, family.redundant, source.label)
     backbone_paths = {weight.path for weight in backbone.weights}
     refuse_missing(

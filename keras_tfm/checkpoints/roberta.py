@@ -37,7 +37,7 @@ def rows_from(count):
     )
 
 
-def entries(config):
+def entries(config, _backbone):
     """The `Entry`s of the backbone; see `Family`."""
     layout = rows_from(config["pad_token_id"])
     positions = dataclasses.replace(bert.POSITIONS, layout=layout)

@@ -21,7 +21,8 @@ def save_pretrained(model, path):
     by `load_pretrained` is written back bit by bit.
 
     Args:
-        model: a `Bert`, a head on one, or a `GPT` like GPT-2 or Llama.
+        model: what `load_pretrained` gives, such as a `Bert`, a head on one, a `GPT` or
+            a `VisionTransformer`.
         path: folder, made if need be.
 
     Raises:
@@ -33,7 +34,7 @@ def save_pretrained(model, path):
     config.setdefault("architectures", [task.architectures[0]])
     if task_name == "classification":
         config["id2label"] = {str(i): f"LABEL_{i}" for i in range(model.num_classes)}
-    arrays = _arrays(model, family.entries_of(config), task)
+    arrays = _arrays(model, family.entries_of(config, backbone), task)
     folder = pathlib.Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     write_safetensors(folder / "model.safetensors", arrays)

@@ -8,6 +8,7 @@ from keras_tfm.checkpoints.arrays import Arrays, joined
 from keras_tfm.checkpoints.errors import CheckpointError
 from keras_tfm.checkpoints.family import Config
 from keras_tfm.checkpoints.gguf_arrays import read_gguf
+from keras_tfm.checkpoints.onnx_config import read_onnx
 from keras_tfm.checkpoints.pytorch_arrays import read_pytorch
 from keras_tfm.checkpoints.safetensors_arrays import read_safetensors
 
@@ -55,6 +56,11 @@ def open_source(path_or_name):
         return Source(str(path), *read_gguf(path))
     if path.is_dir():
         return Source(str(path), _config(path), _arrays_of_folder(path))
+    if path.suffix == ".onnx":
+        arrays, config_of_graph = read_onnx(path)
+        beside = (path.parent / "config.json").is_file()
+        config = _config(path.parent) if beside else config_of_graph()
+        return Source(str(path), config, arrays)
     return Source(str(path), _config(path.parent), _arrays_of_file(path))
 
 
@@ -96,7 +102,8 @@ def _arrays_of_index(path):
 def _arrays_of_file(path):
     if path.suffix not in READERS:
         raise CheckpointError(
-            f"{path} is not a checkpoint: known are {', '.join(READERS)} and .gguf."
+            f"{path} is not a checkpoint: known are {', '.join(READERS)}, .gguf and "
+            ".onnx."
         )
     return READERS[path.suffix](path)
 

@@ -32,36 +32,59 @@ def sincos_grid(grid_size, dim, max_wavelength=10000.0):
     )
 
 
-def _resize_matrix(old, new, interpolation):
+def _resize_matrix(old, new, interpolation, antialias):
     """Weights (new, old) that resample one axis; wider when it shrinks."""
     centers = (np.arange(new) + 0.5) * old / new - 0.5
     if interpolation == "nearest":
         return np.eye(old)[np.floor(centers + 0.5).astype(int)]
+    cubic = interpolation == "bicubic"
+    if not antialias:
+        return _clamped_matrix(centers, old, _sharp_cubic if cubic else _triangle)
+    kernel = _cubic if cubic else _triangle
     offsets = (np.arange(old) - centers.reshape(-1, 1)) / max(old / new, 1.0)
-    kernel = _cubic if interpolation == "bicubic" else _triangle
     weights = kernel(offsets)
     return weights / weights.sum(1, keepdims=True)
+
+
+def _clamped_matrix(centers, old, kernel):
+    """Weights (new, old) of the four nearest places, the outermost repeated."""
+    weights = np.zeros((len(centers), old))
+    rows = np.arange(len(centers))
+    for step in (-1, 0, 1, 2):
+        places = np.floor(centers).astype(int) + step
+        np.add.at(weights, (rows, places.clip(0, old - 1)), kernel(places - centers))
+    return weights
 
 
 def _triangle(x):
     return np.maximum(1 - np.abs(x), 0)
 
 
-def _cubic(x):
-    """Keys's cubic with a = -0.5, as in Pillow and TensorFlow."""
+def _cubic(x, a=-0.5):
+    """Keys's cubic; a is -0.5 in Pillow and TensorFlow."""
     x = np.abs(x)
-    near = (1.5 * x - 2.5) * x * x + 1
-    far = ((-0.5 * x + 2.5) * x - 4) * x + 2
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
     return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
 
 
+def _sharp_cubic(x):
+    """The cubic of PyTorch and OpenCV where they do not antialias."""
+    return _cubic(x, -0.75)
+
+
 def resize_position_table(
-    table, old_grid, new_grid, num_class_tokens=0, interpolation="bicubic"
+    table,
+    old_grid,
+    new_grid,
+    num_class_tokens=0,
+    interpolation="bicubic",
+    antialias=True,
 ):
     """Resample a position table, so that a model can read images of other sizes.
 
     Both grids are stated, never guessed from the number of rows. The rows of
-    class tokens come first and are copied untouched. Shrinking is antialiased.
+    class tokens come first and are copied untouched.
 
     Args:
         table: float (C + rows * columns, D) of the old grid, row-major.
@@ -69,6 +92,9 @@ def resize_position_table(
         new_grid: ints (rows, columns).
         num_class_tokens: int C.
         interpolation: "bicubic", "bilinear" or "nearest".
+        antialias: bool, average when shrinking, as Pillow does. False gives what
+            PyTorch's `interpolate` gives without it, and so DINOv2 and ViT of the
+            reference library; the cubic is then a little sharper (a = -0.75).
 
     Returns: NumPy array (C + rows * columns, D) of the new grid, in the dtype of
         `table`; bit-equal to `table` if both grids are the same.
@@ -100,7 +126,8 @@ def resize_position_table(
     first, rest = table[:num_class_tokens], table[num_class_tokens:]
     grid = rest.reshape(*old_grid, -1).astype("float64")
     down, right = (
-        _resize_matrix(old, new, interpolation) for old, new in zip(old_grid, new_grid)
+        _resize_matrix(old, new, interpolation, antialias)
+        for old, new in zip(old_grid, new_grid)
     )
     grid = np.einsum("ry,cx,yxd->rcd", down, right, grid, optimize=True)
     rest = grid.reshape(-1, table.shape[1]).astype(table.dtype)

@@ -4,6 +4,7 @@ Letters: B batch, T length, D width of the backbone, C num_classes.
 """
 
 import keras
+from keras import ops
 
 from keras_tfm.layers.dropout import PairedDropout
 from keras_tfm.models import inputs as tools
@@ -18,7 +19,9 @@ def classifier(backbone, num_classes, dropout=0.0, pooling="backbone", name=None
         num_classes: int C.
         dropout: float in [0, 1), before the linear layer.
         pooling: "backbone" for its `pooled_output`; "mean" for the mean of its
-            `sequence_output`, float (B, T, D), over real tokens.
+            `sequence_output`, float (B, T, D), over real tokens; "token_and_mean" for
+            the class token of a `VisionTransformer` beside the mean of its patches,
+            (B, 2 D), as DINOv2's classifiers read.
         name: name of the model.
 
     Returns: `keras.Model` with the backbone's inputs and float32 logits (B, C).
@@ -51,7 +54,7 @@ class Classifier(keras.Model):
         backbone: see `classifier`; trained further as it is, not copied.
         num_classes: int C.
         dropout: float in [0, 1), before the linear layer.
-        pooling: "backbone" or "mean", see `classifier`.
+        pooling: "backbone", "mean" or "token_and_mean", see `classifier`.
         dtype: dtype policy; the backbone's unless given. Logits are float32.
         **kwargs: `name`, `trainable`.
 
@@ -77,9 +80,15 @@ class Classifier(keras.Model):
     ):
         if num_classes < 2:
             raise ValueError(f"`num_classes` must be at least 2, got {num_classes}.")
-        if pooling not in ("backbone", "mean"):
+        if pooling not in ("backbone", "mean", "token_and_mean"):
             raise ValueError(
-                f'`pooling` must be "backbone" or "mean", got {pooling!r}.'
+                '`pooling` must be "backbone", "mean" or "token_and_mean", got '
+                f"{pooling!r}."
+            )
+        if pooling == "token_and_mean" and not getattr(backbone, "num_class_tokens", 0):
+            raise ValueError(
+                f'`pooling="token_and_mean"` needs a class token, which '
+                f"{backbone.name!r} has not."
             )
         policy = backbone.dtype_policy if dtype is None else dtype
         policy = keras.dtype_policies.get(policy)
@@ -101,6 +110,10 @@ class Classifier(keras.Model):
             real = inputs.get("padding_mask") if isinstance(inputs, dict) else None
             pool = keras.layers.GlobalAveragePooling1D(name="pool", dtype=policy)
             x = pool(outputs["sequence_output"], mask=real)
+        if pooling == "token_and_mean":
+            tokens = outputs["sequence_output"]
+            patches = tokens[:, backbone.num_class_tokens :]
+            x = ops.concatenate([tokens[:, 0], ops.mean(patches, axis=1)], axis=-1)
         super().__init__(inputs, logits(drop(x)), **kwargs)
         tools.settle(self, policy, trainable)
         self.input_spec = backbone.input_spec

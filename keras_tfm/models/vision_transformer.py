@@ -1,6 +1,6 @@
 """ViT: an encoder over the patches of an image.
 
-Letters: B batch, P patches, T tokens (P, or P + 1 with a class token), D hidden_dim.
+Letters: B batch, P patches, C class tokens, T tokens (C + P), D hidden_dim.
 """
 
 import keras
@@ -26,7 +26,8 @@ class VisionTransformer(keras.Model):
         num_heads: int, divides `hidden_dim`.
         hidden_dim: int D.
         intermediate_dim: int, inner width of the feed-forward.
-        pooling: "token" (a class token) or "mean" (over the patches).
+        pooling: "token" (a class token), "pooler" (the same, then a dense layer with
+            tanh) or "mean" (over the patches, without a class token).
         channels: int, of the image.
         dropout: float in [0, 1), on embeddings and branches.
         drop_path: float in [0, 1], rate of the last block, rising from 0.
@@ -35,6 +36,9 @@ class VisionTransformer(keras.Model):
         attention: attention value, or a list of them cycled over the layers;
             `MultiHeadAttention(num_heads)` unless given.
         feed_forward: likewise; `FeedForward(intermediate_dim)` unless given.
+        activation: of the plain feed-forward.
+        distillation_token: bool, a second class token behind the first, which learns
+            from a teacher.
         remat: bool, blocks keep only their inputs and compute the rest again for the
             gradient: less memory, more time.
         dtype: dtype policy.
@@ -49,7 +53,7 @@ class VisionTransformer(keras.Model):
 
     Raises:
         ValueError: a patch that does not divide the image, heads that do not divide,
-            an unknown `pooling`.
+            an unknown `pooling`, a distillation token without a class token.
 
     Example:
         >>> model = keras_tfm.models.VisionTransformer(
@@ -61,7 +65,7 @@ class VisionTransformer(keras.Model):
 
     References:
         Dosovitskiy et al. 2020, arXiv:2010.11929; mean pooling: Beyer et al. 2022,
-        arXiv:2205.01580.
+        arXiv:2205.01580; distillation token: Touvron et al. 2020, arXiv:2012.12877.
     """
 
     def __init__(
@@ -80,13 +84,14 @@ class VisionTransformer(keras.Model):
         norm_epsilon=1e-6,
         attention=None,
         feed_forward=None,
+        activation="gelu",
+        distillation_token=False,
         remat=False,
         dtype=None,
         trainable=True,
         **kwargs,
     ):
-        if pooling not in ("token", "mean"):
-            raise ValueError(f'`pooling` must be "token" or "mean", got {pooling!r}.')
+        num_class_tokens = _class_tokens(pooling, distillation_token)
         image_size, patch_size = _pair(image_size), _pair(patch_size)
         grid = _grid(image_size, patch_size)
         policy = keras.dtype_policies.get(dtype)
@@ -101,17 +106,14 @@ class VisionTransformer(keras.Model):
             data_format="channels_last",
             **part("patch_embedding"),
         )
-        class_token = None
-        if pooling == "token":
-            class_token = layers.ClassToken(**part("class_token"))
+        names = ("distillation_token", "class_token")[2 - num_class_tokens :]
+        class_tokens = [layers.ClassToken(**part(name)) for name in names]
         positions = layers.PositionEmbedding2D(
-            grid,
-            num_class_tokens=int(pooling == "token"),
-            **part("position_embedding"),
+            grid, num_class_tokens=num_class_tokens, **part("position_embedding")
         )
         drop = PairedDropout(dropout, **part("embedding_dropout"))
         own_attention = tools.plain_attention(num_heads)
-        own_feed_forward = tools.plain_feed_forward(intermediate_dim, "gelu")
+        own_feed_forward = tools.plain_feed_forward(intermediate_dim, activation)
         names = [f"block_{i}" for i in range(num_layers)]
         with tools.remat_scope(remat, names):
             blocks = [
@@ -133,16 +135,18 @@ class VisionTransformer(keras.Model):
         # Graph
         images = keras.Input((*image_size, channels), name="images")
         x = patches(images)  # (B, P, D)
-        if class_token is not None:
-            x = class_token(x)  # (B, P + 1, D)
+        for class_token in class_tokens:
+            x = class_token(x)  # (B, C + P, D)
         x = drop(positions(x))
         for block in blocks:
             x = block(x)
         x = final_norm(x)
-        if class_token is None:
+        pooled = x[:, 0]
+        if pooling == "mean":
             pooled = keras.layers.GlobalAveragePooling1D(**part("pool"))(x)
-        else:
-            pooled = x[:, 0]
+        if pooling == "pooler":
+            pooler = keras.layers.Dense(hidden_dim, "tanh", **part("pooler"))
+            pooled = pooler(pooled)
         outputs = {"sequence_output": x, "pooled_output": pooled}
         super().__init__(images, outputs, **kwargs)
         tools.settle(self, policy, trainable)
@@ -162,10 +166,11 @@ class VisionTransformer(keras.Model):
         self.drop_path = drop_path
         self.layer_scale = layer_scale
         self.norm_epsilon = norm_epsilon
-        self._values = tools.blocks_config("gelu", attention, feed_forward)
+        self.distillation_token = distillation_token
+        self.num_class_tokens = num_class_tokens
+        self._values = tools.blocks_config(activation, attention, feed_forward)
 
     def get_config(self):
-        values = {k: v for k, v in self._values.items() if k != "activation"}
         return {
             **tools.base_config(self),
             "image_size": list(self.image_size),
@@ -181,7 +186,8 @@ class VisionTransformer(keras.Model):
             "drop_path": self.drop_path,
             "layer_scale": self.layer_scale,
             "norm_epsilon": self.norm_epsilon,
-            **values,
+            "distillation_token": self.distillation_token,
+            **self._values,
         }
 
     @classmethod
@@ -200,6 +206,17 @@ class VisionTransformer(keras.Model):
         """
         numbers = numbers_of(VIT_SIZES, size)
         return cls(image_size, patch_size, **{**numbers, **changes})
+
+
+def _class_tokens(pooling, distillation_token):
+    """How many tokens stand before the patches."""
+    if pooling not in ("token", "pooler", "mean"):
+        raise ValueError(
+            f'`pooling` must be "token", "pooler" or "mean", got {pooling!r}.'
+        )
+    if pooling == "mean" and distillation_token:
+        raise ValueError('`distillation_token` does not go with `pooling="mean"`.')
+    return int(pooling != "mean") + int(distillation_token)
 
 
 def _pair(size):

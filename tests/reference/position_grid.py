@@ -30,15 +30,17 @@ def golden():
         arrays[f"{number}/grids"] = np.array([*old, *new, class_tokens])
         arrays[f"{number}/table"] = table
         for interpolation in ("bicubic", "bilinear"):
-            resized = resample_abs_pos_embed(
-                torch.tensor(table[None]),
-                new_size=list(new),
-                old_size=list(old),
-                num_prefix_tokens=class_tokens,
-                interpolation=interpolation,
-                antialias=True,
-            )
-            arrays[f"{number}/{interpolation}"] = resized.numpy()[0]
+            for antialias in (True, False):
+                resized = resample_abs_pos_embed(
+                    torch.tensor(table[None]),
+                    new_size=list(new),
+                    old_size=list(old),
+                    num_prefix_tokens=class_tokens,
+                    interpolation=interpolation,
+                    antialias=antialias,
+                )
+                kind = "" if antialias else "/sharp"
+                arrays[f"{number}/{interpolation}{kind}"] = resized.numpy()[0]
     arrays["sincos"] = build_sincos2d_pos_embed([3, 5], dim=16).numpy()
     return arrays
 
