@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 
-from keras_tfm import data, models, visualize
+from keras_tfm import data, models
 from recipes import artifacts, classifiers, flags, session
 from recipes.flags import option
 
@@ -114,7 +114,7 @@ def run(config):
     read = classifiers.text_reader(tokenizer, config.max_length)
     features = read(np.array(few, object))
     classifiers.show(model, features, truth[some], names, [_short(t) for t in few])
-    _draw(folder, model, tokenizer, features)
+    classifiers.draw_attention(folder, model, tokenizer, features)
     name = classifiers.name_classes(names)
     parity = artifacts.export_all(model, folder, features, read, name)
     card = classifiers.card(
@@ -130,15 +130,6 @@ def run(config):
 
 def _short(text):
     return " ".join(text.split())[:90]
-
-
-def _draw(folder, model, tokenizer, features):
-    """What the tokens of one text look at in the last block."""
-    length = int(np.sum(features["padding_mask"][0]))
-    one = {name: value[:1, :length] for name, value in features.items()}
-    weights = list(visualize.attention_scores(model, one).values())[-1][0]
-    tokens = [tokenizer.id_to_token(int(i)) for i in one["token_ids"][0]]
-    visualize.attention_map(weights, tokens, path=folder / "attention.png")
 
 
 def main(argv=None):

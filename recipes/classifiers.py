@@ -6,7 +6,7 @@ Letters: B batch, T length, C num_classes.
 import keras
 import numpy as np
 
-from keras_tfm import data, training
+from keras_tfm import data, training, visualize
 
 
 def choose(count, config):
@@ -161,6 +161,22 @@ def text_reader(tokenizer, max_length):
         }
 
     return preprocess
+
+
+def draw_attention(folder, model, tokenizer, features):
+    """Draw what the tokens of one text look at in the last block: attention.png.
+
+    Args:
+        folder: `pathlib.Path` of the results.
+        model: `keras.Model` over a `Bert`.
+        tokenizer: that of the model.
+        features: its inputs, the first row of which is drawn.
+    """
+    length = int(np.sum(features["padding_mask"][0]))
+    one = {name: value[:1, :length] for name, value in features.items()}
+    weights = list(visualize.attention_scores(model, one).values())[-1][0]
+    tokens = [tokenizer.id_to_token(int(i)) for i in one["token_ids"][0]]
+    visualize.attention_map(weights, tokens, path=folder / "attention.png")
 
 
 def word_dropper(tokenizer, rate, seed=0):
