@@ -23,6 +23,18 @@ def choose(count, config):
     return np.random.default_rng(config.seed).permutation(count)[: config.examples]
 
 
+def freeze_unused(backbone, pooling):
+    """Train no pooler that nothing reads: Keras would warn, weight decay shrink it.
+
+    Args:
+        backbone: a `Bert`.
+        pooling: str, "backbone" reads it.
+    """
+    names = [layer.name for layer in backbone.layers]
+    if pooling != "backbone" and "pooler" in names:
+        backbone.get_layer("pooler").trainable = False
+
+
 def compile_classifier(model, config, steps, one_hot=False):
     """Compile with AdamW, a warm-up over a tenth of all steps, then half a cosine.
 
@@ -131,12 +143,13 @@ def name_classes(class_names):
     return postprocess
 
 
-def text_reader(tokenizer, max_length):
+def text_reader(tokenizer, max_length, pairs=False):
     """Make the start of an exported classifier: strings to the inputs of a `Bert`.
 
     Args:
         tokenizer: one with a start and an end token, of TensorFlow operations.
-        max_length: int, longest row; longer texts are cut.
+        max_length: int, longest row; longer texts are cut, of a pair the longer one.
+        pairs: bool, each string is two texts with a tab between.
 
     Returns: function for `to_saved_model(preprocess=...)`, the same numbers as
         `data.classification_dataset`.
@@ -147,20 +160,50 @@ def text_reader(tokenizer, max_length):
 
     @tf.function(input_signature=[tf.TensorSpec([None], "string")])
     def preprocess(texts):
-        rows = tokenizer.tokenize(texts)[:, : max_length - 2]
+        parts = tf.RaggedTensor.from_tensor(texts[:, tf.newaxis])
+        if pairs:
+            parts = tf.strings.split(texts, "\t", maxsplit=1)  # (B, 1 or 2)
+        paired = parts.row_lengths() > 1  # (B,)
+        parts = parts.to_tensor("", shape=[None, 2])
+        first, second = (tokenizer.tokenize(parts[:, i]) for i in (0, 1))
+        ends = tf.where(paired, 2, 1)
+        first, second = _cut(first, second, max_length - 1 - ends)
         column = tf.zeros_like(texts, "int32")[:, tf.newaxis]  # (B, 1)
-        token_ids = tf.concat(
-            [column + ids["start"], rows.to_tensor(ids["pad"]), column + ids["pad"]], 1
-        )  # (B, T)
-        place = tf.range(tf.shape(token_ids)[1])  # (T,)
-        last = tf.cast(rows.row_lengths(), "int32")[:, tf.newaxis] + 1  # (B, 1)
+        end = tf.RaggedTensor.from_tensor(column + ids["end"])
+        last = tf.ragged.boolean_mask(end, paired[:, tf.newaxis])
+        begin = tf.concat([column + ids["start"], first, end], axis=1)  # segment 0
+        rows = tf.concat([begin, second, last], axis=1)
+        token_ids = rows.to_tensor(ids["pad"])  # (B, T)
+        place = tf.range(tf.shape(token_ids)[1], dtype="int64")  # (T,)
+        padding_mask = place < rows.row_lengths()[:, tf.newaxis]
+        behind = place >= begin.row_lengths()[:, tf.newaxis]
         return {
-            "token_ids": tf.where(place == last, ids["end"], token_ids),
-            "segment_ids": tf.zeros_like(token_ids),
-            "padding_mask": place <= last,
+            "token_ids": token_ids,
+            "segment_ids": tf.cast(behind & padding_mask, "int32"),
+            "padding_mask": padding_mask,
         }
 
     return preprocess
+
+
+def _cut(first, second, room):
+    """Shorten the longer of two ragged texts, as `data.truncate_pair` does."""
+    import tensorflow as tf
+
+    one, two = first.row_lengths(), second.row_lengths()  # (B,)
+    room = tf.cast(room, "int64")
+    one_keeps = tf.minimum(one, tf.maximum(room - two, (room + 1) // 2))
+    two_keeps = tf.minimum(two, room - one_keeps)
+    return (_begin(first, one_keeps), _begin(second, two_keeps))
+
+
+def _begin(rows, lengths):
+    """The first `lengths` (B,) tokens of ragged rows."""
+    import tensorflow as tf
+
+    place = tf.ragged.range(rows.row_lengths())
+    kept = place < lengths[:, tf.newaxis]
+    return tf.ragged.boolean_mask(rows, kept)
 
 
 def draw_attention(folder, model, tokenizer, features):

@@ -22,8 +22,11 @@ from recipes.flags import option
 PRESETS = {
     "python-docs": {},
     "text": {"epochs": 10, "vocabulary_size": 4000},
-    "--init": {"max_length": 128, "batch_size": 32, "learning_rate": 2e-5, "epochs": 1},
-}
+    "--init": {
+        "max_length": 128, "batch_size": 32, "learning_rate": 2e-5, "epochs": 1,
+        "drop_words": 0.0, "temperature": 0.05,
+    },
+}  # fmt: skip
 QUERIES = {  # asked where the data is not the user's own
     "python-docs": (
         "delete a folder and everything in it",
@@ -46,12 +49,12 @@ class Config(flags.Common):
     mode: str = option(
         "train", "search: look for --query in a finished run", ("train", "search")
     )
-    epochs: int = option(12, "passes over the training pairs")
+    epochs: int = option(4, "passes over the training pairs")
     batch_size: int = option(
         64, "pairs a step; the others of a batch are the wrong ones"
     )
     learning_rate: float = option(1e-3, "highest learning rate, after the warm-up")
-    temperature: float = option(0.05, "small ones tell the nearest texts apart")
+    temperature: float = option(0.1, "small ones tell the nearest texts apart")
     vocabulary_size: int = option(6000, "WordPiece tokens, learned from the texts")
     max_length: int = option(64, "longest text in tokens; longer ones are cut")
     num_layers: int = option(2, "encoder blocks")
@@ -60,6 +63,7 @@ class Config(flags.Common):
     intermediate_dim: int = option(256, "inner width of the feed-forward")
     pooling: str = option("mean", "of the tokens' outputs", ("mean", "first"))
     dropout: float = option(0.1, "rate of dropped numbers")
+    drop_words: float = option(0.3, "rate of masked words, in training only")
     weight_decay: float = option(0.05, "of matrices; norms and biases are left alone")
 
     @property
@@ -74,6 +78,9 @@ def load(config):
     if config.dataset == "python-docs":
         train, held_out = map(data.python_docs_pairs, ("train", "validation"))
         lines = [text for text, _ in data.python_docs_paragraphs()]
+        known = "\n".join(text for pair in held_out for text in pair)
+        train = [(first, second) for first, second in train if second not in known]
+        train += retrieval.halves([line for line in lines if line not in known])
     elif kind in ("text", "tsv"):
         if kind == "text":
             lines = [line.strip() for line in data.read_text(path).splitlines()]
@@ -103,6 +110,7 @@ def build(config, vocabulary_size):
             config.intermediate_dim, max_sequence_length=config.max_length,
             dropout=config.dropout, dtype=config.policy, remat=bool(config.remat),
         )  # fmt: skip
+    classifiers.freeze_unused(backbone, config.pooling)
     return models.SentenceEncoder(backbone, config.pooling)
 
 
@@ -132,6 +140,8 @@ def fit(model, config, tokenizer, train, held_out):
     }  # fmt: skip
     train = data.text_pairs_dataset(train, training=True, **options)
     compile_model(model, config, len(train))
+    if config.drop_words:
+        train = train.map(classifiers.word_dropper(tokenizer, config.drop_words))
     held_out = data.text_pairs_dataset(held_out, **options)
     return session.fit(model, config, train, held_out)
 

@@ -68,4 +68,4 @@ def text_pairs_dataset(
     longest = lengths.max(axis=1, initial=0)
     buckets = bucket_lengths(longest, max_length, buckets)
     dataset = bucketed_dataset(arrays, longest, buckets, batch_size, training, seed)
-    return dataset.map(flatten, deterministic=True)
+    return dataset.map(flatten)
