@@ -1,6 +1,30 @@
 """What the recipes that start from a checkpoint share (`--init`)."""
 
+import pathlib
+
 from keras_tfm import checkpoints, data
+
+
+def folder_of(config):
+    """The folder that `--init` names; one from the model hub is fetched.
+
+    Args:
+        config: a `Config` with `init`.
+
+    Returns: `pathlib.Path`.
+
+    Raises:
+        ValueError: there is none.
+    """
+    path = pathlib.Path(config.init).expanduser()
+    if path.exists():
+        return path
+    checkpoints.pretrained_report(config.init)  # fetches it, or says why not
+    import huggingface_hub
+
+    return pathlib.Path(
+        huggingface_hub.snapshot_download(config.init, local_files_only=True)
+    )
 
 
 def load_backbone(config):
@@ -15,7 +39,10 @@ def load_backbone(config):
         ValueError: no checkpoint, or one that is too short for `--max-length`.
     """
     backbone = checkpoints.load_pretrained(
-        config.init, task="backbone", dtype=config.policy, remat=bool(config.remat)
+        folder_of(config),
+        task="backbone",
+        dtype=config.policy,
+        remat=bool(config.remat),
     )
     limit = backbone.max_sequence_length
     if config.max_length > limit:
@@ -37,7 +64,7 @@ def make_tokenizer(config, texts, folder):
     Returns: tokenizer.
     """
     if config.init:
-        tokenizer = checkpoints.load_tokenizer(config.init)
+        tokenizer = checkpoints.load_tokenizer(folder_of(config))
         checkpoints.save_tokenizer(tokenizer, folder)
         return tokenizer
     tokenizer = data.train_wordpiece(texts, config.vocabulary_size)

