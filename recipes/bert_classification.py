@@ -34,7 +34,9 @@ PRESETS = {
         "dropout": 0.1, "drop_words": 0.0, "label_smoothing": 0.0, "weight_decay": 0.01,
     },
     "--init --lora": {"learning_rate": 5e-4},
-    "glue/sst2 --init": {"max_length": 64, "epochs": 2, "learning_rate": 1e-4},
+    "glue/sst2 --init": {
+        "max_length": 64, "batch_size": 64, "epochs": 2, "learning_rate": 1e-4,
+    },
     "glue/sst2 --init --lora": {"learning_rate": 1e-3},
     "glue/mrpc --init": {"max_length": 128, "epochs": 5, "learning_rate": 1e-4},
     "glue/mrpc --init --lora": {"epochs": 10, "learning_rate": 1e-3},
@@ -51,7 +53,7 @@ class Config(flags.Common):
     dataset: str = option("python-docs", "python-docs, a TFDS name, or csv:FILE")
     init: str = option("", "a pretrained BERT: a folder, or a name on the hub")
     lora: int = option(0, "with --init: rank of adapters to train, 0 trains all")
-    lora_targets: str = option(".*attention/(query|value)", "layers with an adapter")
+    lora_targets: str = option(r"block_\d+/.*", "expression, layers with an adapter")
     split: str = option("validation", "TFDS split to evaluate on")
     text_column: str = option("text", "csv column of the texts")
     label_column: str = option("label", "csv column of the classes")
