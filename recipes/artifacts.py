@@ -60,7 +60,9 @@ def finish(config, model, history, metrics, card, parity=None):
     """
     folder = session.folder_of(config)
     curves = {name: values for name, values in history.items() if name != "seconds"}
-    visualize.training_curves(curves, title=card["title"], path=folder / "curves.png")
+    if curves:  # nothing was trained otherwise
+        path = folder / "curves.png"
+        visualize.training_curves(curves, title=card["title"], path=path)
     metrics = {**metrics, "train_seconds": round(sum(history["seconds"]), 1)}
     record = {
         "metrics": metrics,

@@ -1,9 +1,11 @@
-"""Train a small BERT to sort texts into classes, from scratch.
+"""Train a BERT to sort texts into classes: a small one, or a pretrained one further.
 
     python -m recipes.bert_classification        which Python module does this describe?
     python -m recipes.bert_classification --dataset glue/sst2 --data-dir FOLDER
     python -m recipes.bert_classification --dataset csv:reviews.csv
+    python -m recipes.bert_classification --dataset glue/mrpc --init FOLDER --lora 8
 
+--init names a BERT in the reference library's layout, --lora trains adapters alone.
 A csv file has a header with the columns text and label (see --text-column).
 Reference runs: docs/recipes/bert_classification.md (command, machine, time, result).
 """
@@ -13,8 +15,8 @@ import sys
 
 import numpy as np
 
-from keras_tfm import data, models, visualize
-from recipes import artifacts, classifiers, flags, session
+from keras_tfm import data, models, training
+from recipes import artifacts, classifiers, flags, pretrained, session
 from recipes.flags import option
 
 PRESETS = {
@@ -27,7 +29,21 @@ PRESETS = {
         "vocabulary_size": 10000, "max_length": 256, "batch_size": 32, "epochs": 3,
         "learning_rate": 1e-3, "split": "test", "dropout": 0.3, "drop_words": 0.15,
     },
+    "--init": {
+        "batch_size": 32, "epochs": 3, "learning_rate": 5e-5, "pooling": "mean",
+        "dropout": 0.1, "drop_words": 0.0, "label_smoothing": 0.0, "weight_decay": 0.01,
+    },
+    "--init --lora": {"learning_rate": 5e-4},
+    "glue/sst2 --init": {
+        "max_length": 64, "batch_size": 64, "epochs": 2, "learning_rate": 1e-4,
+    },
+    "glue/sst2 --init --lora": {"learning_rate": 1e-3},
+    "glue/mrpc --init": {"max_length": 128, "epochs": 5, "learning_rate": 1e-4},
+    "glue/mrpc --init --lora": {"epochs": 10, "learning_rate": 1e-3},
+    "glue/rte --init": {"max_length": 192, "epochs": 6, "learning_rate": 1e-4},
+    "glue/rte --init --lora": {"epochs": 10, "learning_rate": 1e-3},
 }  # fmt: skip
+PAIRS = ("glue/mrpc", "glue/rte", "glue/wnli")
 
 
 @dataclasses.dataclass
@@ -35,6 +51,9 @@ class Config(flags.Common):
     """Every number of the run."""
 
     dataset: str = option("python-docs", "python-docs, a TFDS name, or csv:FILE")
+    init: str = option("", "a pretrained BERT: a folder, or a name on the hub")
+    lora: int = option(0, "with --init: rank of adapters to train, 0 trains all")
+    lora_targets: str = option(r"block_\d+/.*", "expression, layers with an adapter")
     split: str = option("validation", "TFDS split to evaluate on")
     text_column: str = option("text", "csv column of the texts")
     label_column: str = option("label", "csv column of the classes")
@@ -69,9 +88,11 @@ def load(config):
         train, held_out = (([texts[i] for i in p], labels[p]) for p in parts)
     else:
         name, folder = config.dataset, config.data_dir or None
+        pairs = name in PAIRS
+        read = data.load_pair_classification if pairs else data.load_text_classification
         split = f"train[:{config.examples}]" if config.examples else "train"
-        *train, names = data.load_text_classification(name, split, folder)
-        *held_out, _ = data.load_text_classification(name, config.split, folder)
+        *train, names = read(name, split, folder)
+        *held_out, _ = read(name, config.split, folder)
     chosen = classifiers.choose(len(train[1]), config)
     train = [train[0][i] for i in chosen], train[1][chosen]
     return train, held_out, names
@@ -79,20 +100,29 @@ def load(config):
 
 def build(config, vocabulary_size, num_classes):
     """The model: token ids in, logits out."""
-    backbone = models.Bert(
-        vocabulary_size, config.num_layers, config.num_heads, config.hidden_dim,
-        config.intermediate_dim, max_sequence_length=config.max_length,
-        dropout=config.dropout, dtype=config.policy, remat=bool(config.remat),
-    )  # fmt: skip
-    return models.classifier(backbone, num_classes, config.dropout, config.pooling)
+    if config.init:
+        backbone = pretrained.load_backbone(config)
+    else:
+        backbone = models.Bert(
+            vocabulary_size, config.num_layers, config.num_heads, config.hidden_dim,
+            config.intermediate_dim, max_sequence_length=config.max_length,
+            dropout=config.dropout, dtype=config.policy, remat=bool(config.remat),
+        )  # fmt: skip
+    classifiers.freeze_unused(backbone, config.pooling)
+    model = models.classifier(backbone, num_classes, config.dropout, config.pooling)
+    if config.lora:
+        training.add_lora(
+            model, config.lora, config.lora_targets, train="logits", seed=config.seed
+        )
+    return model
 
 
 def run(config):
     """Train, evaluate and export; return the final numbers."""
     folder = session.start(config)
     (texts, labels), (held_out, truth), names = load(config)
-    tokenizer = data.train_wordpiece(texts, config.vocabulary_size)
-    data.save_tokenizer(tokenizer, folder / "tokenizer.json")
+    words = [t for x in texts for t in ((x,) if isinstance(x, str) else x)]
+    tokenizer = pretrained.make_tokenizer(config, words, folder)
     options = {
         "tokenizer": tokenizer, "max_length": config.max_length,
         "batch_size": config.batch_size, "seed": config.seed,
@@ -108,37 +138,42 @@ def run(config):
     classifiers.compile_classifier(model, config, len(train))
     history = session.fit(model, config, train, held)
     metrics = classifiers.evaluate(model, held, "validation", labels, truth)
+    if config.lora:
+        metrics["trained_percent"] = training.count_parameters(model).percent
+        training.save_lora(model, folder / "adapters.npz")
+        training.merge_lora(model)
+        classifiers.compile_classifier(model, config, len(train))  # of fewer variables
 
     some = np.random.default_rng(0).permutation(len(truth))[:6]
-    few = [held_out[i] for i in some]
-    read = classifiers.text_reader(tokenizer, config.max_length)
+    few = [as_line(held_out[i]) for i in some]
+    pairs = not isinstance(held_out[0], str)
+    read = classifiers.text_reader(tokenizer, config.max_length, pairs)
     features = read(np.array(few, object))
     classifiers.show(model, features, truth[some], names, [_short(t) for t in few])
-    _draw(folder, model, tokenizer, features)
+    classifiers.draw_attention(folder, model, tokenizer, features)
     name = classifiers.name_classes(names)
     parity = artifacts.export_all(model, folder, features, read, name)
     card = classifiers.card(
-        f"A small BERT, trained on {config.dataset}",
+        f"A {'pretrained' if config.init else 'small'} BERT, trained on "
+        f"{config.dataset}",
         names, len(labels), len(truth),
-        use="The SavedModel's signature `predict_text` takes strings `text` (B,), of "
-        f"which it reads the first {config.max_length} tokens, and gives `label` and "
-        "`probabilities`; its reader must `import tensorflow_text`. The other files "
-        "take ids that `tokenizer.json` (`keras_tfm.data.load_tokenizer`) makes.",
+        use="The SavedModel's signature `predict_text` takes strings `text` (B,), "
+        f"{'two texts with a tab between, ' * pairs}reads the first "
+        f"{config.max_length} tokens and gives `label` and `probabilities`; its "
+        "README.md says what its reader must import. The other files take ids that "
+        f"{pretrained.describe_tokenizer(config)} makes."
+        + " `adapters.npz`: LoRA alone, for `training.load_lora`." * bool(config.lora),
     )  # fmt: skip
     return artifacts.finish(config, model, history, metrics, card, parity)
 
 
+def as_line(text):
+    """A text, or the two of a pair with a tab between, as the SavedModel reads it."""
+    return text if isinstance(text, str) else "\t".join(text)
+
+
 def _short(text):
     return " ".join(text.split())[:90]
-
-
-def _draw(folder, model, tokenizer, features):
-    """What the tokens of one text look at in the last block."""
-    length = int(np.sum(features["padding_mask"][0]))
-    one = {name: value[:1, :length] for name, value in features.items()}
-    weights = list(visualize.attention_scores(model, one).values())[-1][0]
-    tokens = [tokenizer.id_to_token(int(i)) for i in one["token_ids"][0]]
-    visualize.attention_map(weights, tokens, path=folder / "attention.png")
 
 
 def main(argv=None):

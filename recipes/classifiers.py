@@ -6,7 +6,7 @@ Letters: B batch, T length, C num_classes.
 import keras
 import numpy as np
 
-from keras_tfm import data, training
+from keras_tfm import data, training, visualize
 
 
 def choose(count, config):
@@ -21,6 +21,18 @@ def choose(count, config):
     if not 0 < config.examples < count:
         return np.arange(count)
     return np.random.default_rng(config.seed).permutation(count)[: config.examples]
+
+
+def freeze_unused(backbone, pooling):
+    """Train no pooler that nothing reads: Keras would warn, weight decay shrink it.
+
+    Args:
+        backbone: a `Bert`.
+        pooling: str, "backbone" reads it.
+    """
+    names = [layer.name for layer in backbone.layers]
+    if pooling != "backbone" and "pooler" in names:
+        backbone.get_layer("pooler").trainable = False
 
 
 def compile_classifier(model, config, steps, one_hot=False):
@@ -131,12 +143,13 @@ def name_classes(class_names):
     return postprocess
 
 
-def text_reader(tokenizer, max_length):
+def text_reader(tokenizer, max_length, pairs=False):
     """Make the start of an exported classifier: strings to the inputs of a `Bert`.
 
     Args:
         tokenizer: one with a start and an end token, of TensorFlow operations.
-        max_length: int, longest row; longer texts are cut.
+        max_length: int, longest row; longer texts are cut, of a pair the longer one.
+        pairs: bool, each string is two texts with a tab between.
 
     Returns: function for `to_saved_model(preprocess=...)`, the same numbers as
         `data.classification_dataset`.
@@ -147,20 +160,66 @@ def text_reader(tokenizer, max_length):
 
     @tf.function(input_signature=[tf.TensorSpec([None], "string")])
     def preprocess(texts):
-        rows = tokenizer.tokenize(texts)[:, : max_length - 2]
+        parts = tf.RaggedTensor.from_tensor(texts[:, tf.newaxis])
+        if pairs:
+            parts = tf.strings.split(texts, "\t", maxsplit=1)  # (B, 1 or 2)
+        paired = parts.row_lengths() > 1  # (B,)
+        parts = parts.to_tensor("", shape=[None, 2])
+        first, second = (tokenizer.tokenize(parts[:, i]) for i in (0, 1))
+        ends = tf.where(paired, 2, 1)
+        first, second = _cut(first, second, max_length - 1 - ends)
         column = tf.zeros_like(texts, "int32")[:, tf.newaxis]  # (B, 1)
-        token_ids = tf.concat(
-            [column + ids["start"], rows.to_tensor(ids["pad"]), column + ids["pad"]], 1
-        )  # (B, T)
-        place = tf.range(tf.shape(token_ids)[1])  # (T,)
-        last = tf.cast(rows.row_lengths(), "int32")[:, tf.newaxis] + 1  # (B, 1)
+        end = tf.RaggedTensor.from_tensor(column + ids["end"])
+        last = tf.ragged.boolean_mask(end, paired[:, tf.newaxis])
+        begin = tf.concat([column + ids["start"], first, end], axis=1)  # segment 0
+        rows = tf.concat([begin, second, last], axis=1)
+        token_ids = rows.to_tensor(ids["pad"])  # (B, T)
+        place = tf.range(tf.shape(token_ids)[1], dtype="int64")  # (T,)
+        padding_mask = place < rows.row_lengths()[:, tf.newaxis]
+        behind = place >= begin.row_lengths()[:, tf.newaxis]
         return {
-            "token_ids": tf.where(place == last, ids["end"], token_ids),
-            "segment_ids": tf.zeros_like(token_ids),
-            "padding_mask": place <= last,
+            "token_ids": token_ids,
+            "segment_ids": tf.cast(behind & padding_mask, "int32"),
+            "padding_mask": padding_mask,
         }
 
     return preprocess
+
+
+def _cut(first, second, room):
+    """Shorten the longer of two ragged texts, as `data.truncate_pair` does."""
+    import tensorflow as tf
+
+    one, two = first.row_lengths(), second.row_lengths()  # (B,)
+    room = tf.cast(room, "int64")
+    one_keeps = tf.minimum(one, tf.maximum(room - two, (room + 1) // 2))
+    two_keeps = tf.minimum(two, room - one_keeps)
+    return (_begin(first, one_keeps), _begin(second, two_keeps))
+
+
+def _begin(rows, lengths):
+    """The first `lengths` (B,) tokens of ragged rows."""
+    import tensorflow as tf
+
+    place = tf.ragged.range(rows.row_lengths())
+    kept = place < lengths[:, tf.newaxis]
+    return tf.ragged.boolean_mask(rows, kept)
+
+
+def draw_attention(folder, model, tokenizer, features):
+    """Draw what the tokens of one text look at in the last block: attention.png.
+
+    Args:
+        folder: `pathlib.Path` of the results.
+        model: `keras.Model` over a `Bert`.
+        tokenizer: that of the model.
+        features: its inputs, the first row of which is drawn.
+    """
+    length = int(np.sum(features["padding_mask"][0]))
+    one = {name: value[:1, :length] for name, value in features.items()}
+    weights = list(visualize.attention_scores(model, one).values())[-1][0]
+    tokens = [tokenizer.id_to_token(int(i)) for i in one["token_ids"][0]]
+    visualize.attention_map(weights, tokens, path=folder / "attention.png")
 
 
 def word_dropper(tokenizer, rate, seed=0):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_tfm import generation, models, training
-from keras_tfm.training import lora
+from keras_tfm.training import adapters
 from tests.laws import assert_near, quantize, to_numpy, token_ids
 
 B, T, V, D, F, L, C, R = 6, 5, 31, 8, 12, 3, 4, 2
@@ -49,7 +49,7 @@ def assert_equal(one, other, but=()):
 
 def randomize_adapters(model):
     rng = np.random.default_rng(5)
-    for layer in lora.adapted(model).values():
+    for layer in adapters.adapted(model).values():
         for weight in (layer.lora_kernel_a, layer.lora_kernel_b):
             weight.assign(rng.normal(size=weight.shape))
 
@@ -84,7 +84,7 @@ def test_fit_moves_adapters_and_heads_alone(build):
     heads = [name for name in before if name.split("/")[0] in train]
     assert heads
     assert_equal(before, kernels_of(model), but=heads)
-    for layer in lora.adapted(model).values():
+    for layer in adapters.adapted(model).values():
         assert np.any(to_numpy(layer.lora_kernel_b))
 
 
@@ -94,9 +94,9 @@ def test_numbers_are_those_of_the_formula():
     plain.set_weights(model.get_weights())
     training.add_lora(model, rank=R, alpha=5.0, targets=".*", verbose=False)
     randomize_adapters(model)
-    twins = lora.projections(plain)
+    twins = adapters.projections(plain)
     assert len(twins) == 6 * L + 2  # q, k, v, output, up, down; pooler, logits
-    for path, layer in lora.adapted(model).items():
+    for path, layer in adapters.adapted(model).items():
         a, b = to_numpy(layer.lora_kernel_a), to_numpy(layer.lora_kernel_b)
         twins[path].kernel.assign(to_numpy(twins[path].kernel) + 5.0 / R * a @ b)
     assert_near(model(IDS), plain(IDS), atol=1e-4)
@@ -142,7 +142,7 @@ def test_merged_model_is_saved_as_a_plain_one(tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert_near(loaded(IDS), expected, atol=1e-4)
-    assert not lora.adapted(loaded) and len(loaded.weights) == len(bert().weights)
+    assert not adapters.adapted(loaded) and len(loaded.weights) == len(bert().weights)
     model.trainable = False
     model.save(tmp_path / "frozen.keras")
     assert not keras.models.load_model(tmp_path / "frozen.keras").trainable_weights
@@ -155,7 +155,7 @@ def test_saved_with_adapters_on_is_a_plain_model_of_the_same_numbers(tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert_near(loaded(IDS), model(IDS), atol=1e-5)
-    assert not lora.adapted(loaded)
+    assert not adapters.adapted(loaded)
 
 
 @pytest.mark.tensorflow
@@ -215,7 +215,7 @@ def test_targets_by_name_and_by_expression():
     def found(targets):
         model = bert()
         training.add_lora(model, rank=R, targets=targets, verbose=False)
-        return sorted(lora.adapted(model))
+        return sorted(adapters.adapted(model))
 
     assert found("query") == [f"block_{i}/attention/query" for i in range(L)]
     assert found("block_1/.*") == [
@@ -235,7 +235,7 @@ def test_keras_own_attention():
     model = keras.Model(inputs, outputs)
     x = np.random.default_rng(0).normal(size=(B, T, D)).astype("float32")
     training.add_lora(model, rank=R, verbose=False)
-    assert sorted(lora.adapted(model)) == ["attention/query", "attention/value"]
+    assert sorted(adapters.adapted(model)) == ["attention/query", "attention/value"]
     randomize_adapters(model)
     expected = to_numpy(model(x))
     training.merge_lora(model)
@@ -246,7 +246,7 @@ def test_seed_decides_the_factors():
     def factors(seed):
         model = bert()
         training.add_lora(model, rank=R, seed=seed, verbose=False)
-        return [to_numpy(x.lora_kernel_a) for x in lora.adapted(model).values()]
+        return [to_numpy(x.lora_kernel_a) for x in adapters.adapted(model).values()]
 
     one, same, other = factors(1), factors(1), factors(9)
     for a, b, c in zip(one, same, other):
@@ -272,7 +272,7 @@ def test_wrong_arguments_leave_the_model_as_it_was(arguments, words):
     trained = paths(model.trainable_weights)
     with pytest.raises(ValueError, match=words):
         training.add_lora(model, verbose=False, **{"rank": R, **arguments})
-    assert not lora.adapted(model) and paths(model.trainable_weights) == trained
+    assert not adapters.adapted(model) and paths(model.trainable_weights) == trained
 
 
 def test_wrong_states():

@@ -42,7 +42,9 @@ from keras_tfm.data.python_docs import (
     python_docs_paragraphs,
     python_docs_text,
 )
+from keras_tfm.data.python_docs_pairs import python_docs_pairs
 from keras_tfm.data.splits import majority_baseline, split_indices
+from keras_tfm.data.text_pairs import text_pairs_dataset
 from keras_tfm.data.tfds_sets import (
     load_images,
     load_pair_classification,
@@ -109,6 +111,7 @@ __all__ = [
     "pad_rows",
     "parse_source",
     "python_docs_classification",
+    "python_docs_pairs",
     "python_docs_paragraphs",
     "python_docs_text",
     "random_windows_dataset",
@@ -120,6 +123,7 @@ __all__ = [
     "segment_attention_mask",
     "special_ids",
     "split_indices",
+    "text_pairs_dataset",
     "train_byte_pair",
     "train_characters",
     "train_sentencepiece",

@@ -63,6 +63,16 @@ def _docstrings(path):
     return [text for text in found if text]
 
 
+def docstrings_of(folder):
+    """Yield the docstrings of all sources in a folder.
+
+    Args:
+        folder: str, that of the standard library.
+    """
+    for path, _ in _source_files(folder):
+        yield from _docstrings(path)
+
+
 def clean_paragraphs(text):
     """Cut a text at its blank lines and keep the paragraphs that read as prose.
 
@@ -154,7 +164,7 @@ def python_docs_classification(num_classes=8, split="all", seed=0, max_ratio=2.0
     Raises:
         ValueError: for an unknown `split` or a `num_classes` that is not there.
     """
-    _check_split(split)
+    check_split(split)
     by_name = collections.defaultdict(list)
     for text, name in _paragraphs():
         if not name.startswith("_") and name not in NOT_CLASSES:
@@ -173,7 +183,7 @@ def python_docs_classification(num_classes=8, split="all", seed=0, max_ratio=2.0
         texts += [hide_name(by_name[name][i], name) for i in order]
         labels += [label] * len(order)
     labels = np.array(labels, "int32")
-    chosen = _part(split, len(texts), seed, labels)
+    chosen = part_of_split(split, len(texts), seed, labels)
     chosen = rng.permutation(chosen)
     return [texts[i] for i in chosen], labels[chosen], class_names
 
@@ -194,7 +204,7 @@ def python_docs_text(split="all", seed=0):
     Raises:
         ValueError: for an unknown `split`.
     """
-    _check_split(split)
+    check_split(split)
     paragraphs = [text for text, _ in _paragraphs()]
     seen = set(paragraphs)
     for topic in _topics():
@@ -202,7 +212,7 @@ def python_docs_text(split="all", seed=0):
             if paragraph not in seen:
                 seen.add(paragraph)
                 paragraphs.append(paragraph)
-    chosen = _part(split, len(paragraphs), seed)
+    chosen = part_of_split(split, len(paragraphs), seed)
     return "\n".join(paragraphs[i] for i in chosen) + "\n"
 
 
@@ -214,14 +224,29 @@ def _topics():
     return [topics[name] for name in sorted(topics)]
 
 
-def _check_split(split):
+def check_split(split):
+    """Refuse what is no split.
+
+    Args:
+        split: str.
+    """
     if split not in ("train", "validation", "all"):
         raise ValueError(
             f'`split` must be "train", "validation" or "all", got {split!r}.'
         )
 
 
-def _part(split, count, seed, labels=None):
+def part_of_split(split, count, seed, labels=None):
+    """Numbers of the examples of a split.
+
+    Args:
+        split: see `python_docs_text`.
+        count: int, how many examples there are.
+        seed: int.
+        labels: int (count,) whose shares the parts keep, or None.
+
+    Returns: int array.
+    """
     if split == "all":
         return np.arange(count)
     train, validation = split_indices(count, 0.1, seed, labels)

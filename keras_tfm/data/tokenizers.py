@@ -189,13 +189,13 @@ def encode(tokenizer, texts):
         keras_hub.tokenizers.WordPieceTokenizer,
         keras_hub.tokenizers.BytePairTokenizer,
     )
-    if not isinstance(tokenizer, graph_kinds):
-        return [np.array(row, "int32") for row in tokenizer(texts)]
-    tokenize = _graph(tokenizer)
+    tokenize = _graph(tokenizer) if isinstance(tokenizer, graph_kinds) else tokenizer
     rows = []
     for at in range(0, len(texts), 4096):
-        ragged = tokenize(tf.constant(texts[at : at + 4096]))
-        rows += np.split(ragged.values.numpy(), ragged.row_splits.numpy()[1:-1])
+        part = tokenize(tf.constant(texts[at : at + 4096]))
+        if isinstance(part, tf.RaggedTensor):
+            part = np.split(part.values.numpy(), part.row_splits.numpy()[1:-1])
+        rows += [np.array(row, "int32") for row in part]
     return rows
 
 

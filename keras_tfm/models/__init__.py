@@ -5,6 +5,7 @@ from keras_tfm.models.bert_pretrainer import BertPretrainer
 from keras_tfm.models.classifier import classifier
 from keras_tfm.models.gpt import GPT
 from keras_tfm.models.replaced_token_detector import ReplacedTokenDetector
+from keras_tfm.models.sentence_encoder import SentenceEncoder
 from keras_tfm.models.seq2seq_transformer import Seq2SeqTransformer
 from keras_tfm.models.sizes import parameter_count
 from keras_tfm.models.vision_transformer import VisionTransformer
@@ -14,6 +15,7 @@ __all__ = [
     "Bert",
     "BertPretrainer",
     "ReplacedTokenDetector",
+    "SentenceEncoder",
     "Seq2SeqTransformer",
     "VisionTransformer",
     "classifier",

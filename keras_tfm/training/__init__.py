@@ -2,6 +2,7 @@
 
 from keras_tfm.training.bleu import corpus_bleu, corpus_chrf
 from keras_tfm.training.chunked_loss import ChunkedLossModel
+from keras_tfm.training.contrastive import ContrastiveLoss
 from keras_tfm.training.layer_wise_decay import layer_depths, layer_wise_decay
 from keras_tfm.training.lora import (
     ParameterCount,
@@ -24,6 +25,7 @@ from keras_tfm.training.weight_decay import exclude_norms_and_biases
 
 __all__ = [
     "ChunkedLossModel",
+    "ContrastiveLoss",
     "InverseSquareRoot",
     "LinearWarmup",
     "MaskedAccuracy",

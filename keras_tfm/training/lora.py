@@ -8,12 +8,12 @@ Letters: I width of the input, O of the output, R rank.
 import dataclasses
 import re
 
-import keras
 import numpy as np
 from keras import ops
 
+from keras_tfm.training import adapters
+
 DEFAULT_TARGETS = (r"[^/]*attention[^/]*/(query|value)",)
-KINDS = (keras.layers.Dense, keras.layers.EinsumDense)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,25 +39,6 @@ class ParameterCount:
             f"{self.trainable:,} of {self.total:,} parameters are trained "
             f"({self.percent:.2f} %)."
         )
-
-
-@dataclasses.dataclass(frozen=True)
-class Merged:
-    """What a merged layer was made of; kept on it for `unmerge_lora`.
-
-    Args:
-        kernel: the kernel before, of shape (I, O).
-        a: (I, R), or (..., R) as the kernel of an `EinsumDense` has more axes.
-        b: (R, O).
-        alpha: float.
-        trainable: tuple of bools: the kernel, a and b.
-    """
-
-    kernel: np.ndarray
-    a: np.ndarray
-    b: np.ndarray
-    alpha: float
-    trainable: tuple
 
 
 def count_parameters(model):
@@ -120,23 +101,23 @@ def add_lora(
 
     References: Hu et al. 2021, arXiv:2106.09685.
     """
-    layers = projections(model)
+    layers = adapters.projections(model)
     if not layers:
         raise ValueError(
             "`model` must be built and have Dense or EinsumDense layers, got none."
         )
-    if adapted(model):
+    if adapters.adapted(model):
         raise ValueError("`model` has adapters already; one `add_lora` per model.")
-    if merged(model):
+    if adapters.merged(model):
         raise ValueError("`model` holds merged adapters; call `unmerge_lora` first.")
     chosen = _choose(layers, targets)
     for path, layer in chosen.items():
         _check(path, layer, rank)
     kept = _weights_of(model, train)
-    freeze(model, kept - {id(layer.kernel) for layer in chosen.values()})
+    adapters.freeze(model, kept - {id(layer.kernel) for layer in chosen.values()})
     for number, layer in enumerate(chosen.values()):
-        enable(layer, rank, alpha, None if seed is None else seed + number)
-    forget_compiled(model)
+        adapters.enable(layer, rank, alpha, None if seed is None else seed + number)
+    adapters.forget_compiled(model)
     count = count_parameters(model)
     if verbose:
         print(count)
@@ -155,13 +136,15 @@ def merge_lora(model):
     Raises:
         ValueError: a model without adapters.
     """
-    layers = _need(adapted(model), "`model` must have adapters (`add_lora`), got none.")
+    layers = _need(
+        adapters.adapted(model), "`model` must have adapters (`add_lora`), got none."
+    )
     for layer in layers.values():
         total = ops.convert_to_numpy(ops.cast(_merged_kernel(layer), "float32"))
         a, b, alpha = layer.lora_kernel_a, layer.lora_kernel_b, layer.lora_alpha
         layer.lora_enabled = False
         layer.lora_rank = layer.lora_alpha = None  # no part of its config any more
-        layer.keras_tfm_merged = Merged(
+        layer.keras_tfm_merged = adapters.Merged(
             ops.convert_to_numpy(layer.kernel),
             ops.convert_to_numpy(a),
             ops.convert_to_numpy(b),
@@ -170,7 +153,7 @@ def merge_lora(model):
         )
         del layer.lora_kernel_a, layer.lora_kernel_b
         layer.kernel.assign(total)
-    forget_compiled(model)
+    adapters.forget_compiled(model)
 
 
 def unmerge_lora(model):
@@ -182,107 +165,21 @@ def unmerge_lora(model):
     Raises:
         ValueError: a model without merged adapters.
     """
-    layers = _need(merged(model), "`model` must be merged (`merge_lora`), it is not.")
+    layers = _need(
+        adapters.merged(model), "`model` must be merged (`merge_lora`), it is not."
+    )
     for layer in layers.values():
         kept = layer.keras_tfm_merged
         kernel = layer.kernel
         kernel.assign(kept.kernel)
-        enable(layer, kept.a.shape[-1], kept.alpha)
+        adapters.enable(layer, kept.a.shape[-1], kept.alpha)
         layer.lora_kernel_a.assign(kept.a)
         layer.lora_kernel_b.assign(kept.b)
         weights = kernel, layer.lora_kernel_a, layer.lora_kernel_b
         for weight, trainable in zip(weights, kept.trainable):
             weight.trainable = trainable
         del layer.keras_tfm_merged
-    forget_compiled(model)
-
-
-def projections(model):
-    """The layers that could have an adapter.
-
-    Args:
-        model: a `keras.Model`.
-
-    Returns: dict from paths to layers, in the model's order.
-
-    Raises:
-        ValueError: two layers of one path, which a file could not tell apart.
-    """
-    found = {}
-    for layer in _flatten(model):
-        if isinstance(layer, KINDS) and layer.built:
-            path = _path(layer)
-            if found.setdefault(path, layer) is not layer:
-                raise ValueError(f"`model` must not have two layers of path {path}.")
-    return found
-
-
-def adapted(model):
-    """The layers with an adapter: dict from paths to layers."""
-    return {p: x for p, x in projections(model).items() if x.lora_enabled}
-
-
-def merged(model):
-    """The layers whose adapter is merged: dict from paths to layers."""
-    return {
-        path: layer
-        for path, layer in projections(model).items()
-        if hasattr(layer, "keras_tfm_merged")
-    }
-
-
-def enable(layer, rank, alpha=None, seed=None):
-    """Give a layer an adapter that adds nothing yet.
-
-    Args:
-        layer: of `KINDS`, built.
-        rank: int R.
-        alpha: float or None.
-        seed: int or None.
-    """
-    start = keras.initializers.HeUniform(seed=seed)
-    layer.enable_lora(rank, lora_alpha=alpha, a_initializer=start)
-
-
-def forget_compiled(model):
-    """Drop the graphs that hold the layers as they were, also those of `generate`.
-
-    Args:
-        model: a `keras.Model`.
-    """
-    parts = [model, *(x for x in _flatten(model) if isinstance(x, keras.Model))]
-    for part in parts:
-        part.train_function = part.test_function = part.predict_function = None
-        vars(part).pop("_keras_tfm_generators", None)
-
-
-def _flatten(model):
-    """The layers in a model, of all depths, each once."""
-    found = {}
-
-    def visit(parent):
-        for part in _parts(parent):
-            if id(part) not in found:
-                found[id(part)] = part
-                visit(part)
-
-    visit(model)
-    return list(found.values())
-
-
-def _parts(layer):
-    """The layers that a layer has as attributes, alone or in a list."""
-    if isinstance(layer, keras.Model):
-        return layer.layers
-    values = []
-    for value in vars(layer).values():
-        values += value if isinstance(value, (list, tuple)) else [value]
-    return [value for value in values if isinstance(value, keras.layers.Layer)]
-
-
-def _path(layer):
-    """The start of its weights' paths, "block_0/attention/query"."""
-    return layer.weights[0].path.rpartition("/")[0]
+    adapters.forget_compiled(model)
 
 
 def _choose(layers, targets):
@@ -332,18 +229,6 @@ def _weights_of(model, train):
             )
         found |= {id(weight) for weight in part}
     return found
-
-
-def freeze(model, kept):
-    """Let nothing of a model be trained but some weights.
-
-    Args:
-        model: a `keras.Model`; every layer may have weights that move.
-        kept: set of the ids of these weights.
-    """
-    model.trainable = True
-    for weight in model.weights:
-        weight.trainable = weight.trainable and id(weight) in kept
 
 
 def _merged_kernel(layer):

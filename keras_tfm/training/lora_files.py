@@ -13,7 +13,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.training import lora
+from keras_tfm.training import adapters
+from keras_tfm.training.lora import count_parameters
 
 SETTINGS = "adapters"
 FACTORS = ("lora_a", "lora_b")
@@ -29,9 +30,9 @@ def save_lora(model, path):
     Raises:
         ValueError: a model without adapters.
     """
-    layers = lora.adapted(model)
+    layers = adapters.adapted(model)
     if not layers:
-        merged = " (`unmerge_lora` first)" if lora.merged(model) else ""
+        merged = " (`unmerge_lora` first)" if adapters.merged(model) else ""
         raise ValueError(f"`model` must have adapters{merged}, got none.")
     arrays, settings = {}, {}
     for name, layer in layers.items():
@@ -66,23 +67,23 @@ def load_lora(model, path, verbose=True):
             the model is then as it was.
     """
     arrays, settings = _read(path)
-    layers = lora.projections(model)
+    layers = adapters.projections(model)
     weights = {weight.path: weight for weight in model.weights}
-    if lora.merged(model):
+    if adapters.merged(model):
         raise ValueError("`model` holds merged adapters; call `unmerge_lora` first.")
-    _check(path, arrays, settings, layers, weights, lora.adapted(model))
+    _check(path, arrays, settings, layers, weights, adapters.adapted(model))
     heads = {n: a for n, a in arrays.items() if n.rpartition("/")[2] not in FACTORS}
-    if not lora.adapted(model):
-        lora.freeze(model, {id(weights[name]) for name in heads})
+    if not adapters.adapted(model):
+        adapters.freeze(model, {id(weights[name]) for name in heads})
         for name, own in settings.items():
-            lora.enable(layers[name], own["rank"], own["alpha"])
+            adapters.enable(layers[name], own["rank"], own["alpha"])
     for name in settings:
         layers[name].lora_kernel_a.assign(arrays[f"{name}/lora_a"])
         layers[name].lora_kernel_b.assign(arrays[f"{name}/lora_b"])
     for name, array in heads.items():
         weights[name].assign(array)
-    lora.forget_compiled(model)
-    count = lora.count_parameters(model)
+    adapters.forget_compiled(model)
+    count = count_parameters(model)
     if verbose:
         print(count)
     return count
