@@ -93,6 +93,8 @@ def configure(config_class, presets, **given):
         config_class: a dataclass of `option`s that extends `Common`.
         presets: dict from names to dicts of settings. The preset is the one named by
             `preset`, else by `dataset`: "cifar10", or "csv" for "csv:reviews.csv".
+            Those of "--init" come on top where `init` is given, then those of
+            "cifar10 --init"; likewise "--init --lora" where `lora` is, too.
         **given: settings that win.
 
     Returns: a `config_class`.
@@ -107,7 +109,14 @@ def configure(config_class, presets, **given):
         )
     dataset = given.get("dataset", config_class.dataset)
     name = preset or (dataset if dataset in presets else dataset.partition(":")[0])
-    return config_class(**{**presets.get(name, {}), **given})
+    chosen = dict(presets.get(name, {}))
+    switches = ""
+    for switch in ("init", "lora"):
+        if given.get(switch):
+            switches += f" --{switch}"
+            chosen |= presets.get(switches.strip(), {})
+            chosen |= presets.get(name + switches, {})
+    return config_class(**{**chosen, **given})
 
 
 def parse(config_class, presets, description, argv=None):
