@@ -1,8 +1,10 @@
-"""Train a small GPT to go on with a text.
+"""Train a small GPT to go on with a text, or go on with a pretrained one.
 
     python -m recipes.gpt_generation                       (writes like Python's manual)
     python -m recipes.gpt_generation --dataset tiny_shakespeare --data-dir FOLDER
     python -m recipes.gpt_generation --dataset text:book.txt --prompt "Once "
+    python -m recipes.gpt_generation --init FOLDER --mode talk      (a pretrained model)
+    python -m recipes.gpt_generation --init FOLDER --lora 8         (fine-tunes it)
 
 Losses are in nats per token, on the held-out end of the text.
 Reference runs: docs/recipes/gpt_generation.md (command, machine, time, loss).
@@ -14,7 +16,7 @@ import sys
 import keras
 import numpy as np
 
-from keras_tfm import data, generation, layers, models, training, visualize
+from keras_tfm import checkpoints, data, generation, layers, models, training, visualize
 from recipes import artifacts, flags, session, writing
 from recipes.flags import option
 
@@ -31,6 +33,11 @@ PRESETS = {
         "beta_2": 0.99, "prompt": "ROMEO:", "jit": "on",
     },
     "gutenberg_books": {"vocabulary_size": 4000, "epochs": 20},
+    "--init": {
+        "context": 128, "batch_size": 4, "steps": 50, "epochs": 2,
+        "learning_rate": 5e-5, "weight_decay": 0.01, "prompt": "The", "new_tokens": 60,
+    },
+    "--init --lora": {"learning_rate": 5e-4},
 }  # fmt: skip
 
 
@@ -39,6 +46,8 @@ class Config(flags.Common):
     """Every number of the run; the defaults are those for python-docs."""
 
     dataset: str = option("python-docs", "python-docs, a TFDS name, or text:PATH")
+    init: str = option("", "pretrained decoder: a folder, a file, a name on the hub")
+    lora: int = option(0, "rank of adapters to train beside --init, 0 for all weights")
     examples: int = option(0, "use only so many training characters, 0 for all")
     tokenizer: str = option(
         "byte-pair", "what a token is", ("byte-pair", "characters", "bytes")
@@ -80,6 +89,25 @@ def load(config):
         names = ("train", "validation")
         parts = [data.load_text(config.dataset, name, folder) for name in names]
     return parts[0][: config.examples or None], parts[1]
+
+
+def start_with(config, text):
+    """The model and its tokenizer: fresh ones, or those of `--init`."""
+    if config.lora and not config.init:
+        raise ValueError("--lora needs --init: a fresh model is trained as a whole.")
+    if not config.init:
+        tokenizer = make_tokenizer(config, text)
+        return build(config, tokenizer.vocabulary_size()), tokenizer
+    model, tokenizer = writing.load_pretrained(config)
+    if config.lora:
+        training.add_lora(model, config.lora, seed=config.seed)
+    return model, tokenizer
+
+
+def stops(config, tokenizer):
+    """The tokens that end a text: those of a pretrained model, a fresh one has none."""
+    end = tokenizer.special_ids["end"] if config.init else None
+    return () if end is None else (end,)
 
 
 def make_tokenizer(config, text):
@@ -143,12 +171,16 @@ def sample(model, tokenizer, config, count=3):
     new = min(config.new_tokens, config.context - len(prompt))
     strategy = generation.Sample(config.temperature, seed=config.seed)
     prompts = np.tile(prompt, (count, 1))
-    return data.decode(tokenizer, generation.generate(model, prompts, new, strategy))
+    end = {"stop_token_ids": stops(config, tokenizer)}
+    made = generation.generate(model, prompts, new, strategy, **end)
+    return data.decode(tokenizer, made)
 
 
 def talk(config):
     """Go on with what a person types, token by token."""
-    model, tokenizer = writing.load_finished(config)
+    fresh = config.init and not writing.has_finished(config)
+    read = writing.load_pretrained if fresh else writing.load_finished
+    model, tokenizer = read(config)
     strategy = generation.Sample(config.temperature, seed=config.seed)
 
     def answer(text):
@@ -156,6 +188,7 @@ def talk(config):
         new = min(config.new_tokens, config.context - len(prompt))
         steps = generation.stream(
             model, prompt[None], new, strategy,
+            stop_token_ids=stops(config, tokenizer),
             detokenize=lambda rows: data.decode(tokenizer, rows),
         )  # fmt: skip
         return (piece for (piece,) in steps)
@@ -169,9 +202,12 @@ def run(config):
         return talk(config)
     folder = session.start(config)
     parts = load(config)
-    tokenizer = make_tokenizer(config, parts[0])
+    model, tokenizer = start_with(config, parts[0])
     prompt = encode_prompt(tokenizer, config.prompt, config.context)
-    data.save_tokenizer(tokenizer, folder / "tokenizer.json")
+    if config.init:
+        checkpoints.save_tokenizer(tokenizer, folder)
+    else:
+        data.save_tokenizer(tokenizer, folder / "tokenizer.json")
     size = tokenizer.vocabulary_size()
     ids, held_out = (
         np.concatenate(data.encode(tokenizer, part.splitlines(keepends=True)))
@@ -180,9 +216,10 @@ def run(config):
     train = data.random_windows_dataset(
         ids, config.context, config.batch_size, config.steps, config.seed
     )
-    validation = data.language_model_dataset(held_out, config.context, batch_size=64)
-    model = build(config, size)
+    rows = config.batch_size if config.init else 64
+    validation = data.language_model_dataset(held_out, config.context, batch_size=rows)
     compile_model(model, config)
+    before = model.evaluate(validation, verbose=0) if config.init else None
     history = session.fit(model, config, train, validation)
     loss, baseline = history["val_loss"][-1], unigram_loss(ids, held_out, size)
     bits = len(held_out) / len(parts[1]) / np.log(2)  # nats per token to bits per char
@@ -193,6 +230,9 @@ def run(config):
         "baseline_unigram_loss": baseline,
         "baseline_unigram_perplexity": float(np.exp(baseline)),
     }
+    if config.init:
+        metrics["baseline_pretrained_loss"] = before
+        writing.save_tuned(model, tokenizer, folder, config)
     for text in sample(model, tokenizer, config):
         print(f"--- {text}\n")
     few = {"token_ids": held_out[:24].reshape(1, -1)}
@@ -205,14 +245,16 @@ def run(config):
         model, folder, tokenizer, [config.prompt], prompt[None],
         max_length=config.context,
         strategy=generation.Sample(config.temperature, seed=config.seed),
+        stop_token_ids=stops(config, tokenizer),
     )  # fmt: skip
     card = {
-        "title": f"A small GPT, trained on {config.dataset}",
+        "title": f"{config.init or 'A small GPT'}, trained on {config.dataset}",
         "task": "Goes on with a text, token by token. Losses are in nats per token.",
         "data": f"{len(parts[0]):,} characters ({len(ids):,} tokens) for training, "
         f"{len(parts[1]):,} ({len(held_out):,}) for validation.",
         "use": "`keras_tfm.generation.generate`, the tokenizer by "
-        "`keras_tfm.data.load_tokenizer`. `generator/` goes on with strings, "
+        f"`keras_tfm.{'checkpoints' if config.init else 'data'}.load_tokenizer`. "
+        "`generator/` goes on with strings, "
         "`generator.tflite` with ids; the others give logits.",
         "limits": "Writes in the manner of its training text and means nothing by it.",
     }

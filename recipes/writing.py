@@ -1,8 +1,10 @@
 """What the recipes that write text share: finished runs, generator files, talking."""
 
+import json
+
 import keras
 
-from keras_tfm import data, export
+from keras_tfm import checkpoints, data, export, training
 from recipes import session
 
 GENERATOR = "generator", "generator.tflite"
@@ -26,7 +28,67 @@ def load_finished(config):
             "--mode train."
         )
     model = keras.models.load_model(folder / "model.keras")
-    return model, data.load_tokenizer(folder / "tokenizer.json")
+    read = checkpoints if getattr(config, "init", "") else data
+    return model, read.load_tokenizer(folder / "tokenizer.json")
+
+
+def has_finished(config):
+    """Whether the folder holds a finished run that began with the same `--init`.
+
+    Args:
+        config: a `Config` with `init`.
+    """
+    path = session.folder_of(config) / session.METRICS
+    if not path.exists():
+        return False
+    return json.loads(path.read_text())["config"].get("init", "") == config.init
+
+
+def load_pretrained(config):
+    """Read the model and the tokenizer that `--init` names.
+
+    Args:
+        config: a `Config` with `init`, `context` and `dropout`.
+
+    Returns: pair of `GPT` and tokenizer.
+
+    Raises:
+        ValueError: no checkpoint, one that does not write, or one whose positions
+            end before `--context`.
+    """
+    tokenizer = checkpoints.load_tokenizer(config.init)
+    model = checkpoints.load_pretrained(
+        config.init,
+        dtype=config.policy,
+        remat=bool(config.remat),
+        dropout=config.dropout,
+    )
+    if not hasattr(model, "init_cache"):
+        raise ValueError(f"--init {config.init} is no decoder: it writes no text.")
+    if config.context > model.max_sequence_length:
+        raise ValueError(
+            f"--context may be {model.max_sequence_length} at most for {config.init}, "
+            f"got {config.context}."
+        )
+    return model, tokenizer
+
+
+def save_tuned(model, tokenizer, folder, config):
+    """Write what fine-tuning made: adapters, if any, and a checkpoint.
+
+    Adapters are merged into the model.
+
+    Args:
+        model: `GPT`.
+        tokenizer: that of the run.
+        folder: `pathlib.Path` of the results.
+        config: a `Config` with `lora`.
+    """
+    if config.lora:
+        training.save_lora(model, folder / "adapters.npz")
+        training.merge_lora(model)
+    checkpoints.save_pretrained(model, folder / "checkpoint")
+    checkpoints.save_tokenizer(tokenizer, folder / "checkpoint")
 
 
 def talk(answer):
