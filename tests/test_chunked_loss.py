@@ -10,7 +10,7 @@ IGNORE = -100
 
 def gpt(**changes):
     keras.utils.set_random_seed(1)
-    numbers = {"num_layers": 2, "num_heads": 2, "hidden_dim": D}
+    numbers = {"num_layers": 1, "num_heads": 2, "hidden_dim": D}
     return models.GPT(
         V, intermediate_dim=12, max_sequence_length=T, **{**numbers, **changes}
     )
@@ -35,8 +35,7 @@ def fit(model, loss=None, weights=None, **compiled):
     return history.history["loss"]
 
 
-@pytest.mark.parametrize("num_chunks", [1, 3, 16, 50])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("num_chunks, smoothing", [(1, 0.0), (3, 0.1), (50, 0.0)])
 def test_loss_and_gradients_are_the_plain_ones(num_chunks, smoothing):
     plain, chunked = gpt(), gpt()
     loss = training.SmoothedCrossentropy(label_smoothing=smoothing)
@@ -104,7 +103,7 @@ def test_evaluate_save_and_config(tmp_path):
 
 
 def test_mixed_precision_and_dropout():
-    model = training.ChunkedLossModel(gpt(dtype="mixed_bfloat16", dropout=0.1))
+    model = training.ChunkedLossModel(gpt(dtype="mixed_bfloat16", dropout=0.1), 2)
     losses = fit(model)
     assert losses[1] < losses[0]
 
