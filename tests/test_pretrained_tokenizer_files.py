@@ -244,9 +244,21 @@ def test_bad_files_are_refused(name, content, line, tmp_path):
 def test_nothing_there(tmp_path):
     message = message_of(load_tokenizer, tmp_path)
     assert message.startswith(f"{tmp_path} has no tokenizer: none of tokenizer.json, ")
-    assert (
-        message_of(load_tokenizer, tmp_path / "a") == f"{tmp_path / 'a'} is not there."
-    )
+    message = message_of(load_tokenizer, tmp_path / "a")
+    assert message.startswith(f"{str(tmp_path / 'a')!r} is neither a file nor a folder")
+
+
+def test_a_name_on_the_hub(tmp_path, monkeypatch):
+    huggingface_hub = pytest.importorskip("huggingface_hub")
+    (tmp_path / "vocab.txt").write_text("[UNK]\na\n")
+
+    def fetch(name, allow_patterns):
+        assert name == "someone/something"
+        assert "*.safetensors" not in allow_patterns
+        return str(tmp_path)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
+    assert load_tokenizer("someone/something")("a b").numpy().tolist() == [1, 0]
 
 
 def test_renumbered_models_need_their_tokenizer_json(tmp_path):

@@ -9,6 +9,7 @@ from keras_tfm.checkpoints.errors import CheckpointError
 from keras_tfm.checkpoints.family import Config
 from keras_tfm.checkpoints.gguf_arrays import read_gguf
 from keras_tfm.checkpoints.onnx_config import read_onnx
+from keras_tfm.checkpoints.hub import fetch_from_hub
 from keras_tfm.checkpoints.pytorch_arrays import read_pytorch
 from keras_tfm.checkpoints.safetensors_arrays import read_safetensors
 
@@ -110,17 +111,7 @@ def _arrays_of_file(path):
 
 def _from_hub(name):
     """The folder of a checkpoint fetched from the model hub."""
-    try:
-        import huggingface_hub
-
-        fetch = huggingface_hub.snapshot_download
-        folder = pathlib.Path(fetch(name, allow_patterns=FETCHED))
-        if not any(folder.glob("*.safetensors")):
-            folder = pathlib.Path(fetch(name, allow_patterns=FETCHED_ELSE))
-        return folder
-    except Exception as error:  # of many kinds, all meaning: not fetched
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CheckpointError(
-            f"{name!r} is neither a file nor a folder here, and the model hub did "
-            f"not give it: {reason}"
-        ) from error
+    folder = fetch_from_hub(name, FETCHED)
+    if not any(folder.glob("*.safetensors")):
+        folder = fetch_from_hub(name, FETCHED_ELSE)
+    return folder

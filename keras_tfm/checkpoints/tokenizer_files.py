@@ -6,6 +6,7 @@ import pathlib
 
 from keras_tfm.checkpoints import tokenizer_rules as rules
 from keras_tfm.checkpoints.errors import CheckpointError
+from keras_tfm.checkpoints.hub import fetch_from_hub
 from keras_tfm.checkpoints.pretrained_tokenizer import PretrainedTokenizer
 from keras_tfm.checkpoints.sentencepiece_protos import parse, proto_of
 from keras_tfm.checkpoints.tokenizer_gguf import gguf_description
@@ -20,10 +21,11 @@ FILES = (
     "vocab.json",
     "vocab.txt",
 )
+FETCHED = ["*.json", "*.txt", "*.model", "*.spm", "*.jinja"]  # of a name on the hub
 
 
-def load_tokenizer(path):
-    """The tokenizer of a folder or a file, with the ids of the reference library.
+def load_tokenizer(path_or_name):
+    """The tokenizer of a checkpoint, with the ids of the reference library.
 
     Reads `tokenizer.json` (WordPiece, byte-level byte-pair, Unigram, WordLevel),
     `vocab.txt`, `vocab.json` with `merges.txt`, SentencePiece models (with
@@ -32,7 +34,8 @@ def load_tokenizer(path):
     chemistry models.
 
     Args:
-        path: str or path of a folder or a file.
+        path_or_name: str or path of a folder or a file, or a name that
+            `huggingface_hub` can fetch.
 
     Returns: `PretrainedTokenizer`. It adds no special tokens to a text.
 
@@ -40,10 +43,10 @@ def load_tokenizer(path):
         CheckpointError: (a `ValueError`) no tokenizer there, a cut file, or a part
             of it that TensorFlow cannot do.
     """
-    path = pathlib.Path(path).expanduser()
+    path = pathlib.Path(path_or_name).expanduser()
+    if not path.exists():
+        path = fetch_from_hub(str(path_or_name), FETCHED)
     file = _find(path) if path.is_dir() else path
-    if not file.is_file():
-        raise CheckpointError(f"{path} is not there.")
     try:
         return PretrainedTokenizer(_read(file))
     except CheckpointError as error:
