@@ -8,8 +8,8 @@ from keras_tfm.checkpoints.arrays import Arrays, joined
 from keras_tfm.checkpoints.errors import CheckpointError
 from keras_tfm.checkpoints.family import Config
 from keras_tfm.checkpoints.gguf_arrays import read_gguf
-from keras_tfm.checkpoints.onnx_config import read_onnx
 from keras_tfm.checkpoints.hub import fetch_from_hub
+from keras_tfm.checkpoints.onnx_config import read_onnx
 from keras_tfm.checkpoints.pytorch_arrays import read_pytorch
 from keras_tfm.checkpoints.safetensors_arrays import read_safetensors
 
