@@ -228,7 +228,7 @@ REFUSED = {
     "vocab.json": [("{}", "there is no merges.txt next to it")],
     "spiece.model": [("no model", "not a SentencePiece model")],
     "tokens.bin": [("", "a tokenizer in a .bin is not known")],
-    "cut.gguf": [("GGUF", "is not a tokenizer: ")],
+    "cut.gguf": [("GGUF", " is not a whole GGUF file: ")],
 }
 CASES = [(name, *case) for name, cases in REFUSED.items() for case in cases]
 

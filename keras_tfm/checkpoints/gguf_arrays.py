@@ -70,16 +70,21 @@ def read_gguf(path):
     return config, Arrays(shapes, read)
 
 
-def _open(path):
-    """Arrays and fields of a file, by name."""
+def open_gguf(path):
+    """A `gguf.GGUFReader` of a whole file; CheckpointError for any other."""
     import gguf
 
     try:
-        reader = gguf.GGUFReader(path)
+        return gguf.GGUFReader(path)
     except ERRORS as error:
         raise CheckpointError(
             f"{path} is not a whole GGUF file: {_what_is_wrong(path)}."
         ) from error
+
+
+def _open(path):
+    """Arrays and fields of a file, by name."""
+    reader = open_gguf(path)
     fields = {
         name: field.contents()
         for name, field in reader.fields.items()

@@ -50,6 +50,8 @@ def load_tokenizer(path_or_name):
     try:
         return PretrainedTokenizer(_read(file))
     except CheckpointError as error:
+        if str(error).startswith(str(file)):
+            raise
         raise CheckpointError(f"{file}: {error}") from error
     except OSError as error:
         raise CheckpointError(f"{file} cannot be read: {error.strerror}.") from error

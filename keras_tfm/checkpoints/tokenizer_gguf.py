@@ -8,6 +8,7 @@ import base64
 from keras_tfm.checkpoints import tokenizer_rules as rules
 from keras_tfm.checkpoints.added_tokens import added_token
 from keras_tfm.checkpoints.errors import CheckpointError
+from keras_tfm.checkpoints.gguf_arrays import open_gguf
 from keras_tfm.checkpoints.sentencepiece_protos import CONTROL, USER_DEFINED, make_proto
 from keras_tfm.checkpoints.text_patterns import LLAMA3, QWEN2
 
@@ -45,11 +46,9 @@ def gguf_description(path):
     Raises:
         CheckpointError: for a file without a tokenizer, or of a kind not known.
     """
-    import gguf
-
     fields = {
         name.removeprefix("tokenizer.").removeprefix("ggml."): field
-        for name, field in gguf.GGUFReader(path).fields.items()
+        for name, field in open_gguf(path).fields.items()
         if name.startswith("tokenizer.")
     }
     if "model" not in fields:
