@@ -171,3 +171,57 @@ def test_epsilon_and_activation_reach_every_layer():  # FAULTS O57
     x = ops.convert_to_tensor(np.array([-2.7], "float32"))
     for block in model.blocks:
         assert_near(block.feed_forward.activation(x), [-0.0088876], atol=1e-6)
+
+
+def test_configs_of_before_still_load():
+    model = models.Bert(**CONFIG)
+    names = ("embedding_dim", "num_blocks", "positions", "pooler_activation")
+    config = {k: v for k, v in model.get_config().items() if k not in names}
+    old = models.Bert.from_config(config)
+    assert [w.path for w in old.weights] == [w.path for w in model.weights]
+    assert old.get_config() == model.get_config()
+    config = models.BertPretrainer(model).get_config()
+    for name in ("next_sentence", "activation"):
+        del config[name]
+    assert len(models.BertPretrainer.from_config(config).weights) == 46
+
+
+@pytest.mark.parametrize("num_blocks, order", [(1, [0] * 5), (2, [0, 0, 0, 1, 1])])
+def test_blocks_are_run_several_times(num_blocks, order):
+    model = models.Bert(**{**CONFIG, "num_layers": 5}, num_blocks=num_blocks)
+    randomize(model)
+    inputs = keras.tree.map_structure(np.asarray, model.complete(token_ids(2, 5)))
+    embedded = model.get_layer("embedding_dropout").output
+    state = keras.Model(model.input, embedded)(inputs)
+    for i in order:
+        state = model.blocks[i](state)
+    assert_near(model(inputs)["sequence_output"], state)
+
+
+def test_positions_of_real_tokens():
+    model = randomize(models.Bert(**CONFIG, positions="real"))
+    ids = token_ids(2, 5)
+
+    def run(ids, mask):
+        outputs = model({"token_ids": ids, "padding_mask": mask})
+        return to_numpy(outputs["sequence_output"])
+
+    for side in ("left", "right"):
+        laws.padding_changes_nothing(run, ids, np.zeros((2, 3), "int32"), side)
+    assert model.get_layer("position_embedding").table.shape == (17, 12)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"num_blocks": 3}, "`num_blocks` must be from 1 to `num_layers`"),
+        ({"num_blocks": 0}, "`num_blocks` must be"),
+        ({"positions": "some"}, '`positions` must be "all" or "real"'),
+    ],
+)
+def test_wirings_that_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        models.Bert(**CONFIG, **changes)
+    model = models.Bert(**CONFIG, num_segments=0)
+    with pytest.raises(ValueError, match="got the keys .*segment_ids"):
+        model({"token_ids": token_ids(2, 5), "segment_ids": token_ids(2, 5)})

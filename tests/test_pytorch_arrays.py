@@ -4,6 +4,8 @@ import json
 import os
 import pickle
 import shutil
+import sys
+import types
 import zipfile
 
 import numpy as np
@@ -153,3 +155,24 @@ def check_equal(model, expected):
     for one, other in zip(model.weights, expected.weights):
         assert one.path == other.path
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("safe", [True, False])
+def test_names_on_the_hub(safe, bert, monkeypatch):
+    model, folder = bert
+    if not safe:
+        arrays = dict(read_safetensors(folder / "model.safetensors"))
+        (folder / "model.safetensors").unlink()
+    asked = []
+
+    def snapshot_download(name, allow_patterns):
+        asked.append((name, any("bin" in pattern for pattern in allow_patterns)))
+        if asked[-1][1]:
+            write_pytorch(folder / "pytorch_model.bin", arrays)
+        return str(folder)
+
+    hub = types.SimpleNamespace(snapshot_download=snapshot_download)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    check_equal(checkpoints.load_pretrained("some/name"), model)
+    name = ("some/name", False)
+    assert asked == ([name] if safe else [name, ("some/name", True)])
