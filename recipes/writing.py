@@ -87,6 +87,7 @@ def save_tuned(model, tokenizer, folder, config):
     if config.lora:
         training.save_lora(model, folder / "adapters.npz")
         training.merge_lora(model)
+        model.optimizer, model.compiled = None, False  # of the adapters' variables
     checkpoints.save_pretrained(model, folder / "checkpoint")
     checkpoints.save_tokenizer(tokenizer, folder / "checkpoint")
 

@@ -102,7 +102,8 @@ def test_rows_without_a_key_give_the_bias(config):  # FAULTS O06
     layer, x = make(config), normal(B, T, D)
     mask = np.array([[0, 0, 1, 1, 1], [0] * T], bool)
     empty = np.array([[1, 1, 0, 0, 0], [1] * T], bool)
-    bias = layer.output_projection.bias if layer.use_bias else np.zeros(D)
+    bias = layer.output_projection.bias
+    bias = np.zeros(D) if bias is None else bias
     masks = {"padding_mask": mask, "use_causal_mask": True}
     laws.masked_rows_are_empty(layer, x, masks, empty, to_numpy(bias))
 
