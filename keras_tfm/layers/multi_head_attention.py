@@ -7,18 +7,18 @@ Letters: B batch, T query length, S key-value length, M cache length, D width of
 import keras
 from keras import ops
 
-from keras_tfm.layers.dot_product_attention import attend
-from keras_tfm.layers.heads import (
-    attention_spec,
-    check_heads,
-    check_width,
-    head_size,
-    join_heads,
-    split_heads,
+from keras_tfm.layers.attention_projections import (
+    make_projections,
+    project_keys_values,
+    project_output,
+    project_queries,
+    projections_of,
 )
+from keras_tfm.layers.dot_product_attention import attend
+from keras_tfm.layers.heads import attention_spec, check_heads
 from keras_tfm.layers.key_value_cache import check_built, empty_cache, extend_cache
 from keras_tfm.layers.masks import combine_masks
-from keras_tfm.layers.parts import NORMS, make_dense, make_dropout, make_norm
+from keras_tfm.layers.parts import NORMS, make_dropout, make_norm
 from keras_tfm.layers.policies import owner_dtype
 from keras_tfm.layers.values import deserialize_values, recreate, serialize_value
 
@@ -116,19 +116,14 @@ class MultiHeadAttention(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, inputs_shape, context_shape=None):
-        *outer, hidden_dim = inputs_shape
-        context_shape = inputs_shape if context_shape is None else context_shape
-        key_dim = self.key_dim or head_size(self.num_heads, hidden_dim)
-        self._key_shape = self.num_key_value_heads or self.num_heads, key_dim
-        self._widths = hidden_dim, context_shape[-1]
-        width, key_width = self.num_heads * key_dim, self._key_shape[0] * key_dim
-        self.query = make_dense(self, "query", width, inputs_shape)
-        self.key = make_dense(self, "key", key_width, context_shape)
-        self.value = make_dense(self, "value", key_width, context_shape)
-        self.output_projection = make_dense(
-            self, "output", hidden_dim, (*outer, width), self.use_output_bias
+        make_projections(
+            self,
+            inputs_shape,
+            context_shape,
+            self.num_key_value_heads,
+            self.use_output_bias,
         )
-        heads_shape = (*outer, self.num_heads, key_dim)
+        heads_shape = (*inputs_shape[:-1], self.num_heads, self.key_shape[1])
         self.query_norm = self.key_norm = None
         if self.qk_norm is not None:
             norm = self.qk_norm, 1e-6, heads_shape
@@ -137,7 +132,7 @@ class MultiHeadAttention(keras.layers.Layer):
         if self.rotary is not None:
             self.rotary.build(heads_shape)
         if self.relative_bias is not None:
-            self.relative_bias.build(inputs_shape, context_shape)
+            self.relative_bias.build(inputs_shape, context_shape or inputs_shape)
         self.drop = make_dropout(self, "attention_dropout", self.attention_dropout)
 
     def call(
@@ -155,13 +150,13 @@ class MultiHeadAttention(keras.layers.Layer):
         inputs_mask=None,
         context_mask=None,
     ):
-        query = self._queries(inputs, positions)
+        query = project_queries(self, inputs, positions)
         if context is None:
             padding_mask = combine_masks(padding_mask, mask, inputs_mask)
-            key, value = self._keys_values(inputs, positions)
+            key, value = project_keys_values(self, inputs, positions)
         else:  # its tokens stand at 0, 1, 2 ...
             padding_mask = combine_masks(padding_mask, context_mask)
-            key, value = self._keys_values(context, None)
+            key, value = project_keys_values(self, context, None)
         return self._attend(
             (query, key, value),
             attention_bias=attention_bias,
@@ -187,10 +182,10 @@ class MultiHeadAttention(keras.layers.Layer):
         """
         check_built(self)
         if context is not None:
-            key, value = self._keys_values(context, None)
+            key, value = project_keys_values(self, context, None)
             return {"context_key": key, "context_value": value}
         length = min(max_length, self.window or max_length)
-        heads, key_dim = self._key_shape
+        heads, key_dim = self.key_shape
         return empty_cache((batch_size, heads, length, key_dim), self.compute_dtype)
 
     def call_with_cache(
@@ -217,45 +212,19 @@ class MultiHeadAttention(keras.layers.Layer):
         check_built(self)
         if self.rotary is not None and positions is None:
             positions = ops.arange(ops.shape(inputs)[1], dtype="int32") + cache_index
-        query = self._queries(inputs, positions)
+        query = project_queries(self, inputs, positions)
         if "context_key" in cache:
             pair = cache["context_key"], cache["context_value"]
             masks = {"padding_mask": context_padding_mask}
             return self._attend(
                 (query, *pair), query_offset=cache_index, **masks
             ), cache
-        pair = self._keys_values(inputs, positions)
+        pair = project_keys_values(self, inputs, positions)
         cache, found = extend_cache(
             cache, *pair, cache_index, padding_mask, self.window
         )
         pair = found.pop("key"), found.pop("value")
         return self._attend((query, *pair), use_causal_mask=True, **found), cache
-
-    def _queries(self, inputs, positions):
-        check_width(inputs, self._widths[0], "inputs")
-        if positions is not None and self.rotary is None:
-            raise ValueError("`positions` needs an attention with `rotary`.")
-        query = self._heads(self.query, inputs)  # (B, T, N, H)
-        if self.query_norm is not None:
-            query = self.query_norm(query)
-        if self.rotary is not None:
-            query = self.rotary(query, positions)
-        return ops.transpose(query, (0, 2, 1, 3))  # (B, N, T, H)
-
-    def _keys_values(self, context, positions):
-        check_width(context, self._widths[1], "context")
-        key = self._heads(self.key, context)  # (B, S, K, H)
-        value = self._heads(self.value, context)
-        if self.key_norm is not None:
-            key = self.key_norm(key)
-        if self.rotary is not None:
-            key = self.rotary(key, positions)
-        # (B, K, S, H)
-        return tuple(ops.transpose(x, (0, 2, 1, 3)) for x in (key, value))
-
-    def _heads(self, projection, x):
-        x = projection(ops.cast(x, self.compute_dtype))
-        return split_heads(x, self._key_shape[1])
 
     def _attend(
         self,
@@ -282,7 +251,7 @@ class MultiHeadAttention(keras.layers.Layer):
             **masks_and_dropout,
         )
         heads, weights = heads if return_attention_scores else (heads, None)
-        outputs = self.output_projection(join_heads(heads))  # (B, T, D)
+        outputs = project_output(self, heads)  # (B, T, D)
         return (outputs, weights) if return_attention_scores else outputs
 
     def compute_output_shape(self, inputs_shape, context_shape=None):
@@ -294,12 +263,9 @@ class MultiHeadAttention(keras.layers.Layer):
         return attention_spec(self, inputs, context, return_attention_scores)
 
     def get_config(self):
-        parts = []
-        if self.built:
-            parts = [self.query, self.key, self.value, self.output_projection]
         return {
             **super().get_config(),
-            "dtype": owner_dtype(self, parts),
+            "dtype": owner_dtype(self, projections_of(self)),
             "num_heads": self.num_heads,
             "key_dim": self.key_dim,
             "num_key_value_heads": self.num_key_value_heads,
