@@ -100,15 +100,7 @@ def load(config):
 
 def build(config, vocabulary_size, num_classes):
     """The model: token ids in, logits out."""
-    if config.init:
-        backbone = pretrained.load_backbone(config)
-    else:
-        backbone = models.Bert(
-            vocabulary_size, config.num_layers, config.num_heads, config.hidden_dim,
-            config.intermediate_dim, max_sequence_length=config.max_length,
-            dropout=config.dropout, dtype=config.policy, remat=bool(config.remat),
-        )  # fmt: skip
-    classifiers.freeze_unused(backbone, config.pooling)
+    backbone = pretrained.build_backbone(config, vocabulary_size)
     model = models.classifier(backbone, num_classes, config.dropout, config.pooling)
     if config.lora:
         training.add_lora(

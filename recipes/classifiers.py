@@ -23,18 +23,6 @@ def choose(count, config):
     return np.random.default_rng(config.seed).permutation(count)[: config.examples]
 
 
-def freeze_unused(backbone, pooling):
-    """Train no pooler that nothing reads: Keras would warn, weight decay shrink it.
-
-    Args:
-        backbone: a `Bert`.
-        pooling: str, "backbone" reads it.
-    """
-    names = [layer.name for layer in backbone.layers]
-    if pooling != "backbone" and "pooler" in names:
-        backbone.get_layer("pooler").trainable = False
-
-
 def compile_classifier(model, config, steps, one_hot=False):
     """Compile with AdamW, a warm-up over a tenth of all steps, then half a cosine.
 

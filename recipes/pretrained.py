@@ -1,55 +1,39 @@
 """What the recipes that start from a checkpoint share (`--init`)."""
 
-import pathlib
-
-from keras_tfm import checkpoints, data
+from keras_tfm import checkpoints, data, models
 
 
-def folder_of(config):
-    """The folder that `--init` names; one from the model hub is fetched.
+def build_backbone(config, vocabulary_size):
+    """A fresh `Bert`, or the encoder that `--init` names.
 
     Args:
-        config: a `Config` with `init`.
+        config: a `Config` with `init`, `max_length` and the sizes of a `Bert`.
+        vocabulary_size: int, of a fresh one.
 
-    Returns: `pathlib.Path`.
-
-    Raises:
-        ValueError: there is none.
-    """
-    path = pathlib.Path(config.init).expanduser()
-    if path.exists():
-        return path
-    checkpoints.pretrained_report(config.init)  # fetches it, or says why not
-    import huggingface_hub
-
-    return pathlib.Path(
-        huggingface_hub.snapshot_download(config.init, local_files_only=True)
-    )
-
-
-def load_backbone(config):
-    """Read the encoder that `--init` names.
-
-    Args:
-        config: a `Config` with `init`, `max_length` and `remat`.
-
-    Returns: a backbone of `keras_tfm.models`.
+    Returns: a backbone of `keras_tfm.models`, whose pooler is trained only if
+        `config.pooling` reads it: Keras would warn, and weight decay shrink it.
 
     Raises:
         ValueError: no checkpoint, or one that is too short for `--max-length`.
     """
-    backbone = checkpoints.load_pretrained(
-        folder_of(config),
-        task="backbone",
-        dtype=config.policy,
-        remat=bool(config.remat),
-    )
+    same = {"dtype": config.policy, "remat": bool(config.remat)}
+    if config.init:
+        backbone = checkpoints.load_pretrained(config.init, task="backbone", **same)
+    else:
+        backbone = models.Bert(
+            vocabulary_size, config.num_layers, config.num_heads, config.hidden_dim,
+            config.intermediate_dim, max_sequence_length=config.max_length,
+            dropout=config.dropout, **same,
+        )  # fmt: skip
     limit = backbone.max_sequence_length
     if config.max_length > limit:
         raise ValueError(
             f"--max-length may be {limit} at most for {config.init}, got "
             f"{config.max_length}."
         )
+    names = [layer.name for layer in backbone.layers]
+    if config.pooling != "backbone" and "pooler" in names:
+        backbone.get_layer("pooler").trainable = False
     return backbone
 
 
@@ -64,7 +48,7 @@ def make_tokenizer(config, texts, folder):
     Returns: tokenizer.
     """
     if config.init:
-        tokenizer = checkpoints.load_tokenizer(folder_of(config))
+        tokenizer = checkpoints.load_tokenizer(config.init)
         checkpoints.save_tokenizer(tokenizer, folder)
         return tokenizer
     tokenizer = data.train_wordpiece(texts, config.vocabulary_size)

@@ -3,6 +3,7 @@
 `KERAS_BACKEND=jax pytest -m "not tensorflow"` runs what does not need TensorFlow.
 """
 
+import gc
 import os
 import pathlib
 
@@ -37,6 +38,14 @@ def pytest_collection_modifyitems(items):
 def seed():
     """The same random numbers in each test, whatever ran before it."""
     keras.utils.set_random_seed(0)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def old_objects():
+    """Collect what a file left behind, and look no more at what stays."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

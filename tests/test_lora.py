@@ -133,7 +133,6 @@ def test_training_goes_on_after_unmerge():
     assert_equal(before, kernels_of(model), but=["logits/kernel", "logits/bias"])
 
 
-@pytest.mark.long
 def test_merged_model_is_saved_as_a_plain_one(tmp_path):
     model = bert()
     training.add_lora(model, rank=R, targets=(".*",), verbose=False)
@@ -184,7 +183,6 @@ def test_backup_goes_on_learning(tmp_path):
     assert_equal(kernels_of(resumed), kernels_of(straight))
 
 
-@pytest.mark.long
 def test_compiled_numbers_follow(tmp_path):
     """No graph of before is run after a change."""
     model = gpt()

@@ -102,7 +102,6 @@ def test_merged_and_exported(dtype, tmp_path):
         assert_near(logits, expected, atol=1e-5 if dtype == "float32" else 0.05)
 
 
-@pytest.mark.long
 def test_what_does_not_fit_changes_nothing(tmp_path):
     model, base = trained()
     path = tmp_path / "adapters.npz"

@@ -8,7 +8,7 @@ from keras_tfm.checkpoints.errors import CheckpointError
 from keras_tfm.checkpoints.families import family_of_source
 from keras_tfm.checkpoints.report import match, refuse_missing, weights_of
 from keras_tfm.checkpoints.source import open_source
-from keras_tfm.checkpoints.weight_map import find_entry, read_weight
+from keras_tfm.checkpoints.weight_map import find_entry, read_weight, shape_read
 
 
 def load_pretrained(path_or_name, task=None, num_classes=None, dtype=None, **changes):
@@ -111,7 +111,8 @@ def _without_other_heads(model, task, arrays):
         for weight, entry in entries
         if entry is not None
         and entry.theirs in arrays
-        and sorted(arrays.shape_of(entry.theirs)) != sorted(weight.shape)
+        and shape_read(entry.layout, arrays.shape_of(entry.theirs))
+        != tuple(weight.shape)
     }
     shapes = {n: arrays.shape_of(n) for n in arrays if n not in other}
     return Arrays(shapes, arrays.__getitem__)

@@ -7,6 +7,7 @@ import keras
 
 from keras_tfm.layers.policies import part_policy
 from keras_tfm.models import inputs as tools
+from keras_tfm.models.on_backbone import OnBackbone
 
 
 @keras.saving.register_keras_serializable(package="keras_tfm")
@@ -35,7 +36,7 @@ class VocabularyBias(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_tfm")
-class BertPretrainer(keras.Model):
+class BertPretrainer(OnBackbone, keras.Model):
     """A `Bert` with its two pretraining heads, a functional model.
 
     The masked-token head is a dense layer with the token embedding's width, a norm,
@@ -120,16 +121,6 @@ class BertPretrainer(keras.Model):
         self.next_sentence = next_sentence
         self.activation = tools.activation_config(activation)
 
-    def call(self, inputs, training=None, mask=None):
-        return super().call(self.complete(inputs), training=training, mask=mask)
-
-    def compute_output_spec(self, inputs, training=None, mask=None):
-        return super().compute_output_spec(self.complete(inputs))
-
-    def complete(self, inputs):
-        """All inputs, as the backbone completes them."""
-        return self.backbone.complete(inputs)
-
     def logits_of(self, hidden):
         """Logits of the tokens.
 
@@ -142,13 +133,7 @@ class BertPretrainer(keras.Model):
 
     def get_config(self):
         return {
-            **tools.base_config(self),
-            "backbone": keras.saving.serialize_keras_object(self.backbone),
+            **super().get_config(),
             "next_sentence": self.next_sentence,
             "activation": self.activation,
         }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        backbone = keras.saving.deserialize_keras_object(config["backbone"])
-        return cls(**{**config, "backbone": backbone})

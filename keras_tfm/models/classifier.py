@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_tfm.layers.dropout import PairedDropout
 from keras_tfm.models import inputs as tools
+from keras_tfm.models.on_backbone import OnBackbone
 
 
 def classifier(backbone, num_classes, dropout=0.0, pooling="backbone", name=None):
@@ -44,7 +45,7 @@ def classifier(backbone, num_classes, dropout=0.0, pooling="backbone", name=None
 
 
 @keras.saving.register_keras_serializable(package="keras_tfm")
-class Classifier(keras.Model):
+class Classifier(OnBackbone, keras.Model):
     """What `classifier` returns: a backbone, dropout and a linear layer.
 
     A functional model of its own class, so that keys which the backbone can do
@@ -124,25 +125,10 @@ class Classifier(keras.Model):
         self.dropout = dropout
         self.pooling = pooling
 
-    def call(self, inputs, training=None, mask=None):
-        inputs = tools.complete_for(self.backbone, inputs)
-        return super().call(inputs, training=training, mask=mask)
-
-    def compute_output_spec(self, inputs, training=None, mask=None):
-        return super().compute_output_spec(tools.complete_for(self.backbone, inputs))
-
     def get_config(self):
         return {
-            **tools.base_config(self),
-            "backbone": keras.saving.serialize_keras_object(self.backbone),
+            **super().get_config(),
             "num_classes": self.num_classes,
             "dropout": self.dropout,
             "pooling": self.pooling,
         }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        backbone = keras.saving.deserialize_keras_object(
-            config["backbone"], custom_objects=custom_objects
-        )
-        return cls(**{**config, "backbone": backbone})

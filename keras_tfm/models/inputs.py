@@ -35,17 +35,6 @@ def complete(inputs, optional, max_length=None):
     return {**made, **given}
 
 
-def complete_for(backbone, inputs):
-    """`inputs` as the backbone completes them, if it does.
-
-    Args:
-        backbone: a model, perhaps with a method `complete`.
-        inputs: what the model around it was given.
-    """
-    complete_inputs = getattr(backbone, "complete", None)
-    return inputs if complete_inputs is None else complete_inputs(inputs)
-
-
 def inputs_like(model):
     """New symbolic inputs with the names, shapes and dtypes of a model's."""
     return keras.tree.map_structure(

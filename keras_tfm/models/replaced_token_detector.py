@@ -8,10 +8,11 @@ from keras import ops
 
 from keras_tfm.layers.policies import part_policy
 from keras_tfm.models import inputs as tools
+from keras_tfm.models.on_backbone import OnBackbone
 
 
 @keras.saving.register_keras_serializable(package="keras_tfm")
-class ReplacedTokenDetector(keras.Model):
+class ReplacedTokenDetector(OnBackbone, keras.Model):
     """A `Bert` that says of every token whether it is the one that was written.
 
     A dense layer with the backbone's width and activation, and one number a token:
@@ -67,21 +68,3 @@ class ReplacedTokenDetector(keras.Model):
         tools.settle(self, policy, trainable)
         self.input_spec = None  # `call` checks
         self.backbone = backbone
-
-    def call(self, inputs, training=None, mask=None):
-        inputs = self.backbone.complete(inputs)
-        return super().call(inputs, training=training, mask=mask)
-
-    def compute_output_spec(self, inputs, training=None, mask=None):
-        return super().compute_output_spec(self.backbone.complete(inputs))
-
-    def get_config(self):
-        return {
-            **tools.base_config(self),
-            "backbone": keras.saving.serialize_keras_object(self.backbone),
-        }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        backbone = keras.saving.deserialize_keras_object(config["backbone"])
-        return cls(**{**config, "backbone": backbone})

@@ -6,12 +6,13 @@ Letters: B batch, T length, D width of the backbone.
 import keras
 
 from keras_tfm.models import inputs as tools
+from keras_tfm.models.on_backbone import OnBackbone
 
 POOLINGS = ("mean", "first", "backbone")
 
 
 @keras.saving.register_keras_serializable(package="keras_tfm")
-class SentenceEncoder(keras.Model):
+class SentenceEncoder(OnBackbone, keras.Model):
     """One vector of length 1 a text: texts of like meaning have a high dot product.
 
     Args:
@@ -72,23 +73,8 @@ class SentenceEncoder(keras.Model):
         self.backbone = backbone
         self.pooling = pooling
 
-    def call(self, inputs, training=None, mask=None):
-        inputs = tools.complete_for(self.backbone, inputs)
-        return super().call(inputs, training=training, mask=mask)
-
-    def compute_output_spec(self, inputs, training=None, mask=None):
-        return super().compute_output_spec(tools.complete_for(self.backbone, inputs))
-
     def get_config(self):
         return {
-            **tools.base_config(self),
-            "backbone": keras.saving.serialize_keras_object(self.backbone),
+            **super().get_config(),
             "pooling": self.pooling,
         }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        backbone = keras.saving.deserialize_keras_object(
-            config["backbone"], custom_objects=custom_objects
-        )
-        return cls(**{**config, "backbone": backbone})

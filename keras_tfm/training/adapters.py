@@ -3,7 +3,9 @@
 Letters: I width of the input, O of the output, R rank.
 """
 
+import contextlib
 import dataclasses
+import gc
 
 import keras
 import numpy as np
@@ -75,6 +77,20 @@ def enable(layer, rank, alpha=None, seed=None):
     """
     start = keras.initializers.HeUniform(seed=seed)
     layer.enable_lora(rank, lora_alpha=alpha, a_initializer=start)
+
+
+@contextlib.contextmanager
+def quick_deletion():
+    """Where attributes of many layers are deleted.
+
+    Keras collects garbage at each of them, which takes seconds in a process with many
+    objects; here it finds nothing but what is new.
+    """
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def forget_compiled(model):

@@ -139,20 +139,9 @@ def merge_lora(model):
     layers = _need(
         adapters.adapted(model), "`model` must have adapters (`add_lora`), got none."
     )
-    for layer in layers.values():
-        total = ops.convert_to_numpy(ops.cast(_merged_kernel(layer), "float32"))
-        a, b, alpha = layer.lora_kernel_a, layer.lora_kernel_b, layer.lora_alpha
-        layer.lora_enabled = False
-        layer.lora_rank = layer.lora_alpha = None  # no part of its config any more
-        layer.keras_tfm_merged = adapters.Merged(
-            ops.convert_to_numpy(layer.kernel),
-            ops.convert_to_numpy(a),
-            ops.convert_to_numpy(b),
-            alpha,
-            tuple(weight.trainable for weight in (layer.kernel, a, b)),
-        )
-        del layer.lora_kernel_a, layer.lora_kernel_b
-        layer.kernel.assign(total)
+    with adapters.quick_deletion():
+        for layer in layers.values():
+            _merge(layer)
     adapters.forget_compiled(model)
 
 
@@ -169,17 +158,39 @@ def unmerge_lora(model):
         adapters.merged(model), "`model` must be merged (`merge_lora`), it is not."
     )
     for layer in layers.values():
-        kept = layer.keras_tfm_merged
-        kernel = layer.kernel
-        kernel.assign(kept.kernel)
-        adapters.enable(layer, kept.a.shape[-1], kept.alpha)
-        layer.lora_kernel_a.assign(kept.a)
-        layer.lora_kernel_b.assign(kept.b)
-        weights = kernel, layer.lora_kernel_a, layer.lora_kernel_b
-        for weight, trainable in zip(weights, kept.trainable):
-            weight.trainable = trainable
-        del layer.keras_tfm_merged
+        _unmerge(layer)
     adapters.forget_compiled(model)
+
+
+def _merge(layer):
+    """Merge one layer, and keep on it what it was."""
+    total = ops.convert_to_numpy(ops.cast(_merged_kernel(layer), "float32"))
+    a, b, alpha = layer.lora_kernel_a, layer.lora_kernel_b, layer.lora_alpha
+    layer.lora_enabled = False
+    layer.lora_rank = layer.lora_alpha = None  # no part of its config any more
+    layer.keras_tfm_merged = adapters.Merged(
+        ops.convert_to_numpy(layer.kernel),
+        ops.convert_to_numpy(a),
+        ops.convert_to_numpy(b),
+        alpha,
+        tuple(weight.trainable for weight in (layer.kernel, a, b)),
+    )
+    del layer.lora_kernel_a, layer.lora_kernel_b
+    layer.kernel.assign(total)
+
+
+def _unmerge(layer):
+    """Give one layer its old kernel and its adapter back."""
+    kept = layer.keras_tfm_merged
+    kernel = layer.kernel
+    kernel.assign(kept.kernel)
+    adapters.enable(layer, kept.a.shape[-1], kept.alpha)
+    layer.lora_kernel_a.assign(kept.a)
+    layer.lora_kernel_b.assign(kept.b)
+    weights = kernel, layer.lora_kernel_a, layer.lora_kernel_b
+    for weight, trainable in zip(weights, kept.trainable):
+        weight.trainable = trainable
+    del layer.keras_tfm_merged
 
 
 def _choose(layers, targets):
