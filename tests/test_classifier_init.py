@@ -47,7 +47,7 @@ def test_fine_tuned(rank, checkpoint, tmp_path, capsys):
     loss = record["history"]["loss"]
     assert loss[-1] < (0.98 if rank else 0.2) * loss[0]  # a frozen random base
     assert record["parity"]["saved_model"]["max_difference"] < 1e-5
-    texts = ["the fox was good", "a bad lazy dog"]
+    texts = ["the good fox runs over a dog", "the bad fox runs over a dog"]
     strings = {"text": np.array(texts, object)}
     answers = export.run_file(out / "saved_model", strings, "predict_text")
     assert rank or list(answers["label"]) == [b"1", b"0"]
