@@ -83,6 +83,16 @@ ATTENTION = {
     "implementation": "blockwise",
     "kernel_initializer": initializer(),
 }
+RING = {
+    "num_heads": 4,
+    "axis": "time",
+    "num_shards": 3,
+    "key_dim": 6,
+    "num_key_value_heads": 2,
+    "rotary": layers.RotaryEmbedding(100.0),
+    "use_bias": False,
+    "kernel_initializer": initializer(),
+}
 WIRING = {
     "norm_position": "sandwich",
     "norm": "rms",
@@ -121,6 +131,7 @@ CASES = [
     Case(layers.MixtureOfExperts, MIXTURE, masked, 17),
     Case(layers.MultiHeadAttention, ATTENTION, masked, 8),
     Case(layers.MultiHeadAttention, {"num_heads": 3}, with_context, 8, plain=True),
+    Case(layers.RingAttention, RING, masked, 4),
     Case(
         layers.PatchEmbedding,
         {"hidden_dim": 5, "patch_size": (2, 3), "data_format": "channels_first"},

@@ -109,7 +109,7 @@ def test_mixed_precision_and_dropout():
 
 
 def test_refuses():
-    with pytest.raises(ValueError, match="must have `hidden` and `logits_of`"):
+    with pytest.raises(ValueError, match="must have `hidden` and `output_matrix`"):
         training.ChunkedLossModel(keras.Sequential([keras.Input((3,))]))
     bert = models.Bert(V, 1, 2, D, 12)
     with pytest.raises(ValueError, match="must have one output, got 2"):

@@ -22,6 +22,7 @@ from keras_tfm.layers.position_embedding_2d import (
     resize_position_table,
 )
 from keras_tfm.layers.relative_position_bias import RelativePositionBias
+from keras_tfm.layers.ring_attention import RingAttention
 from keras_tfm.layers.rotary_embedding import RotaryEmbedding
 from keras_tfm.layers.sinusoidal_position_encoding import (
     SinusoidalPositionEncoding,
@@ -43,6 +44,7 @@ __all__ = [
     "PatchEmbedding",
     "PositionEmbedding2D",
     "RelativePositionBias",
+    "RingAttention",
     "RotaryEmbedding",
     "SinusoidalPositionEncoding",
     "TransformerDecoderBlock",

@@ -5,7 +5,6 @@ Letters: B batch, T query length, S key-value length, M cache length, D width of
 """
 
 import keras
-from keras import ops
 
 from keras_tfm.layers.attention_projections import (
     make_projections,
@@ -14,9 +13,9 @@ from keras_tfm.layers.attention_projections import (
     project_queries,
     projections_of,
 )
+from keras_tfm.layers.cached_attention import make_cache, read_cache
 from keras_tfm.layers.dot_product_attention import attend
 from keras_tfm.layers.heads import attention_spec, check_heads
-from keras_tfm.layers.key_value_cache import check_built, empty_cache, extend_cache
 from keras_tfm.layers.masks import combine_masks
 from keras_tfm.layers.parts import NORMS, make_dropout, make_norm
 from keras_tfm.layers.policies import owner_dtype
@@ -180,13 +179,7 @@ class MultiHeadAttention(keras.layers.Layer):
         Returns: dict of two tensors (B, K, M, H), with a `window` no longer than it;
             (B, K, S, H) for cross-attention.
         """
-        check_built(self)
-        if context is not None:
-            key, value = project_keys_values(self, context, None)
-            return {"context_key": key, "context_value": value}
-        length = min(max_length, self.window or max_length)
-        heads, key_dim = self.key_shape
-        return empty_cache((batch_size, heads, length, key_dim), self.compute_dtype)
+        return make_cache(self, batch_size, max_length, context, self.window)
 
     def call_with_cache(
         self,
@@ -209,22 +202,17 @@ class MultiHeadAttention(keras.layers.Layer):
 
         Returns: pair of float (B, T, D) and the cache with the new tokens.
         """
-        check_built(self)
-        if self.rotary is not None and positions is None:
-            positions = ops.arange(ops.shape(inputs)[1], dtype="int32") + cache_index
-        query = project_queries(self, inputs, positions)
-        if "context_key" in cache:
-            pair = cache["context_key"], cache["context_value"]
-            masks = {"padding_mask": context_padding_mask}
-            return self._attend(
-                (query, *pair), query_offset=cache_index, **masks
-            ), cache
-        pair = project_keys_values(self, inputs, positions)
-        cache, found = extend_cache(
-            cache, *pair, cache_index, padding_mask, self.window
+        heads, options, cache = read_cache(
+            self,
+            inputs,
+            cache,
+            cache_index,
+            padding_mask,
+            context_padding_mask,
+            positions,
+            self.window,
         )
-        pair = found.pop("key"), found.pop("value")
-        return self._attend((query, *pair), use_causal_mask=True, **found), cache
+        return self._attend(heads, **options), cache
 
     def _attend(
         self,

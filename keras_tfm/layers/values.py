@@ -72,6 +72,18 @@ def given(**arguments):
     return {k: v for k, v in arguments.items() if v is not None and v is not False}
 
 
+def refuse(layer, why, **arguments):
+    """Refuse call arguments that a layer cannot honour.
+
+    Args:
+        layer: the layer.
+        why: string, the reason or what to use instead.
+        **arguments: values; None and False say nothing and pass.
+    """
+    for name in given(**arguments):
+        raise ValueError(f"{type(layer).__name__} takes no `{name}`: {why}.")
+
+
 def takes(value, argument):
     """Whether the `call` of a part names `argument`."""
     return argument in inspect.signature(value.call).parameters

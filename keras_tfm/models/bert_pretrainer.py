@@ -121,15 +121,9 @@ class BertPretrainer(OnBackbone, keras.Model):
         self.next_sentence = next_sentence
         self.activation = tools.activation_config(activation)
 
-    def logits_of(self, hidden):
-        """Logits of the tokens.
-
-        Args:
-            hidden: float (B, T, E), what comes before the token embedding in reverse.
-
-        Returns: float32 (B, T, V).
-        """
-        return self.token_bias(self.backbone.token_embedding(hidden, reverse=True))
+    def output_matrix(self):
+        """What makes the tokens' logits of `hidden`: float (V, E), and a bias (V,)."""
+        return self.backbone.token_embedding.embeddings, self.token_bias.bias
 
     def get_config(self):
         return {

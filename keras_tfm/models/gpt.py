@@ -271,6 +271,12 @@ class GPT(CacheProtocol, keras.Model):
             return ops.cast(self.output_head(hidden), "float32")
         return ops.cast(self.token_embedding(hidden, reverse=True), "float32")
 
+    def output_matrix(self):
+        """What `logits_of` multiplies by: float (V, D), and no bias."""
+        if self.output_head is not None:
+            return ops.transpose(self.output_head.kernel), None
+        return self.token_embedding.embeddings, None
+
     def get_config(self):
         return {
             **tools.base_config(self),

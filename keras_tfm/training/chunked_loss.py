@@ -6,7 +6,8 @@ Letters: B batch, T length, M = B * T positions, V vocabulary size, D width.
 import keras
 from keras import ops
 
-from keras_tfm.training.losses import is_real, token_crossentropy
+from keras_tfm.training.linear_crossentropy import linear_crossentropy
+from keras_tfm.training.losses import is_real
 
 
 @keras.saving.register_keras_serializable(package="keras_tfm")
@@ -26,7 +27,8 @@ class ChunkedLossModel(keras.Model):
     Args:
         model: a `GPT`, a `BertPretrainer` without next sentences, or another functional
             model of one output, with a symbolic tensor `hidden`, float (B, T, D), and
-            a method `logits_of(hidden)`.
+            a method `output_matrix()`, which gives what makes logits of it: float
+            (V, D) and a bias (V,) or None.
         num_chunks: int, into which the positions are cut.
         label_smoothing: float in [0, 1).
         ignore_id: int, the label of a position without a loss, or None.
@@ -39,7 +41,7 @@ class ChunkedLossModel(keras.Model):
     Returns: float (B, T, D), the states before the logits.
 
     Raises:
-        ValueError: a model without `hidden` or `logits_of` or with several outputs,
+        ValueError: a model without `hidden` or `output_matrix` or with several outputs,
             `num_chunks` below 1.
 
     Example:
@@ -56,9 +58,9 @@ class ChunkedLossModel(keras.Model):
     def __init__(
         self, model, num_chunks=16, label_smoothing=0.0, ignore_id=-100, **kwargs
     ):
-        if not (hasattr(model, "hidden") and hasattr(model, "logits_of")):
+        if not (hasattr(model, "hidden") and hasattr(model, "output_matrix")):
             raise ValueError(
-                "`model` must have `hidden` and `logits_of`, got a "
+                "`model` must have `hidden` and `output_matrix`, got a "
                 f"{type(model).__name__}."
             )
         if isinstance(model.output, (dict, list, tuple)) and len(model.output) > 1:
@@ -102,39 +104,18 @@ class ChunkedLossModel(keras.Model):
         weights = ops.cast(real, "float32")
         if sample_weight is not None:
             weights = weights * ops.cast(sample_weight, "float32")
-        total = self._sum_of_losses(
+        matrix, bias = self.language_model.output_matrix()
+        total = linear_crossentropy(
             ops.reshape(y_pred, (-1, y_pred.shape[-1])),
+            ops.convert_to_tensor(matrix),
+            ops.zeros(matrix.shape[:1]) if bias is None else bias,
             ops.reshape(labels, (-1,)),
             ops.reshape(weights, (-1,)),
+            self.num_chunks,
+            self.label_smoothing,
         )
         count = ops.sum(ops.cast(real, "float32"))
         return ops.divide_no_nan(total, count) + sum(self.losses)
-
-    def _sum_of_losses(self, hidden, labels, weights):
-        """Weighted sum of the losses of all positions, (M, D), (M,), (M,)."""
-        first = ops.argsort(ops.cast(weights == 0, "int32"))
-        hidden, labels, weights = (
-            ops.take(x, first, axis=0) for x in (hidden, labels, weights)
-        )
-        size = -(-ops.shape(labels)[0] // self.num_chunks)
-        of_chunk = keras.remat(self._loss_of_chunk)
-        total = ops.zeros(())
-        for i in range(self.num_chunks):
-            part = slice(i * size, (i + 1) * size)
-            total = total + of_chunk(hidden[part], labels[part], weights[part])
-        return total
-
-    def _loss_of_chunk(self, hidden, labels, weights):
-        def compute():
-            losses = token_crossentropy(
-                labels,
-                self.language_model.logits_of(hidden[None])[0],
-                label_smoothing=self.label_smoothing,
-                ignore_id=self.ignore_id,
-            )
-            return ops.sum(losses * weights)
-
-        return ops.cond(ops.any(weights != 0), compute, lambda: ops.zeros(()))
 
     def get_config(self):
         return {
