@@ -9,6 +9,7 @@ import warnings
 
 import keras
 import numpy as np
+import pytest
 from keras import ops
 
 HAS_FLOAT64 = keras.backend.backend() != "jax"  # JAX keeps it behind a switch
@@ -207,17 +208,23 @@ def masked_rows_are_empty(layer, x, masks, empty, expected):
         assert np.all(np.isfinite(gradient))
 
 
-def every_argument_counts(layer, inputs, variants):
-    """Each call argument changes the output, so that none is dropped on the way.
+def every_argument_counts(layer, inputs, variants, refused=None, idle=()):
+    """Each call argument changes the output or is refused: none is dropped.
 
     Args:
         layer: a built layer.
         inputs: array, the first argument.
         variants: dict from every other argument of `call` to a value, or to a pair
             of a value and the arguments that it needs beside it.
+        refused: dict from the arguments that a variant cannot honour to values.
+        idle: names of arguments that say nothing to this layer.
     """
+    refused = refused or {}
     names = set(inspect.signature(layer.call).parameters) - {"inputs"}
-    assert set(variants) == names
+    assert {*variants, *refused, *idle} == names
+    for name, value in refused.items():
+        with pytest.raises(ValueError, match=f"`{name}`"):
+            layer(inputs, **{name: value})
     for name, value in variants.items():
         value, beside = value if isinstance(value, tuple) else (value, {})
         plain = layer(inputs, **beside)
@@ -226,3 +233,20 @@ def every_argument_counts(layer, inputs, variants):
             assert len(changed) == 2
             continue
         assert differs(changed, plain), name
+
+
+def largest_tensor(function, *shapes):
+    """Entries of the largest tensor in a TensorFlow graph of a function.
+
+    Args:
+        function: of float32 tensors.
+        *shapes: theirs.
+    """
+    import tensorflow as tf
+
+    specs = [tf.TensorSpec(shape) for shape in shapes]
+    graph = tf.function(function).get_concrete_function(*specs).graph
+    tensors = [tensor for op in graph.get_operations() for tensor in op.outputs]
+    sizes = [tensor.shape.num_elements() for tensor in tensors if tensor.shape.rank]
+    assert None not in sizes
+    return max(sizes)

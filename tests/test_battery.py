@@ -83,6 +83,37 @@ ATTENTION = {
     "implementation": "blockwise",
     "kernel_initializer": initializer(),
 }
+LSH = {
+    "num_heads": 4,
+    "bucket_size": 3,
+    "num_buckets": (2, 4),
+    "num_rounds": 2,
+    "key_dim": 6,
+    "use_bias": False,
+    "attention_dropout": 0.1,
+    "kernel_initializer": initializer(),
+    "seed": 5,
+}
+LINFORMER = {
+    "num_heads": 4,
+    "max_length": 16,
+    "rank": 3,
+    "sharing": "key_value",
+    "key_dim": 6,
+    "use_bias": False,
+    "attention_dropout": 0.1,
+    "kernel_initializer": initializer(),
+}
+PERFORMER = {
+    "num_heads": 4,
+    "num_features": 9,
+    "key_dim": 6,
+    "kernel": "favor",
+    "rotary": layers.RotaryEmbedding(100.0),
+    "use_bias": False,
+    "kernel_initializer": initializer(),
+    "seed": 5,
+}
 RING = {
     "num_heads": 4,
     "axis": "time",
@@ -121,6 +152,7 @@ CASES = [
     Case(layers.FeedForward, {**FEED_FORWARD, "use_bias": False}, stream, 2),
     Case(layers.FeedForward, {"intermediate_dim": 7}, stream, 4, plain=True),
     Case(layers.GatedFeedForward, {**FEED_FORWARD, "use_bias": True}, stream, 6),
+    Case(layers.LSHAttention, LSH, masked, 3),
     Case(layers.LayerScale, {"init_value": 0.3}, stream, 1),
     Case(
         layers.LearnedPositionEmbedding,
@@ -128,6 +160,7 @@ CASES = [
         placed,
         1,
     ),
+    Case(layers.LinformerAttention, LINFORMER, masked, 4 + 1),
     Case(layers.MixtureOfExperts, MIXTURE, masked, 17),
     Case(layers.MultiHeadAttention, ATTENTION, masked, 8),
     Case(layers.MultiHeadAttention, {"num_heads": 3}, with_context, 8, plain=True),
@@ -139,6 +172,7 @@ CASES = [
         2,
         free=(0,),
     ),
+    Case(layers.PerformerAttention, PERFORMER, masked, 4, plain=True),
     Case(
         layers.PositionEmbedding2D,
         {"grid_size": (2, 3), "kind": "sincos", "num_class_tokens": 1},

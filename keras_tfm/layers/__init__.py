@@ -8,6 +8,8 @@ from keras_tfm.layers.drop_path import DropPath
 from keras_tfm.layers.feed_forward import FeedForward, GatedFeedForward
 from keras_tfm.layers.layer_scale import LayerScale
 from keras_tfm.layers.learned_position_embedding import LearnedPositionEmbedding
+from keras_tfm.layers.linformer_attention import LinformerAttention
+from keras_tfm.layers.lsh_attention import LSHAttention
 from keras_tfm.layers.masks import (
     causal_mask,
     combine_masks,
@@ -17,6 +19,7 @@ from keras_tfm.layers.masks import (
 from keras_tfm.layers.mixture_of_experts import MixtureOfExperts
 from keras_tfm.layers.multi_head_attention import MultiHeadAttention
 from keras_tfm.layers.patch_embedding import PatchEmbedding
+from keras_tfm.layers.performer_attention import PerformerAttention
 from keras_tfm.layers.position_embedding_2d import (
     PositionEmbedding2D,
     resize_position_table,
@@ -37,11 +40,14 @@ __all__ = [
     "DropPath",
     "FeedForward",
     "GatedFeedForward",
+    "LSHAttention",
     "LayerScale",
     "LearnedPositionEmbedding",
+    "LinformerAttention",
     "MixtureOfExperts",
     "MultiHeadAttention",
     "PatchEmbedding",
+    "PerformerAttention",
     "PositionEmbedding2D",
     "RelativePositionBias",
     "RingAttention",

@@ -63,7 +63,7 @@ def project_queries(layer, inputs, positions=None):
     """
     if positions is not None and getattr(layer, "rotary", None) is None:
         raise ValueError("`positions` needs an attention with `rotary`.")
-    return _heads(layer, "query", inputs, "inputs", positions)
+    return project_heads(layer, "query", inputs, positions=positions)
 
 
 def project_keys_values(layer, context, positions=None):
@@ -76,8 +76,24 @@ def project_keys_values(layer, context, positions=None):
 
     Returns: pair of float (B, K, S, H).
     """
-    key = _heads(layer, "key", context, "context", positions)
-    return key, _heads(layer, "value", context, "context", None)
+    key = project_heads(layer, "key", context, "context", positions)
+    return key, project_heads(layer, "value", context, "context")
+
+
+def cached_positions(layer, inputs, cache_index, positions=None):
+    """Positions of new tokens, for a `rotary`: those given, or the cache's next ones.
+
+    Args:
+        layer: see `make_projections`.
+        inputs: float (B, T, D), the new tokens.
+        cache_index: int32 scalar tensor, how many tokens came before.
+        positions: int (T,) or (B, T), or None.
+
+    Returns: int tensor, or None without `rotary`.
+    """
+    if positions is not None or getattr(layer, "rotary", None) is None:
+        return positions
+    return ops.arange(ops.shape(inputs)[1], dtype="int32") + cache_index
 
 
 def project_output(layer, heads):
@@ -92,8 +108,18 @@ def project_output(layer, heads):
     return layer.output_projection(join_heads(heads))
 
 
-def _heads(layer, name, x, argument, positions):
-    """One projection of `x`, (B, N, T, H)."""
+def project_heads(layer, name, x, argument="inputs", positions=None):
+    """One projection of `x`, by heads.
+
+    Args:
+        layer: see `make_projections`.
+        name: string, of the projection.
+        x: float (B, T, width).
+        argument: string, what `x` is called in messages.
+        positions: int (T,) or (B, T), or None.
+
+    Returns: float (B, N, T, H).
+    """
     projection = getattr(layer, name)
     check_width(x, projection.input_spec.axes[-1], argument)
     x = projection(ops.cast(x, layer.compute_dtype))

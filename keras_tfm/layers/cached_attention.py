@@ -4,9 +4,11 @@ Letters: B batch, T new tokens, S key-value length, M cache length, D width, N q
 heads, K key-value heads, H size of a head.
 """
 
-from keras import ops
-
-from keras_tfm.layers.attention_projections import project_keys_values, project_queries
+from keras_tfm.layers.attention_projections import (
+    cached_positions,
+    project_keys_values,
+    project_queries,
+)
 from keras_tfm.layers.key_value_cache import check_built, empty_cache, extend_cache
 
 
@@ -57,8 +59,7 @@ def read_cache(
         `use_causal_mask` for `attend`, and the cache with the new tokens.
     """
     check_built(layer)
-    if layer.rotary is not None and positions is None:
-        positions = ops.arange(ops.shape(inputs)[1], dtype="int32") + cache_index
+    positions = cached_positions(layer, inputs, cache_index, positions)
     query = project_queries(layer, inputs, positions)
     if "context_key" in cache:
         options = {"padding_mask": context_padding_mask, "query_offset": cache_index}

@@ -14,6 +14,7 @@ from keras_tfm.training.lora import (
 from keras_tfm.training.lora_files import load_lora, save_lora
 from keras_tfm.training.losses import SmoothedCrossentropy
 from keras_tfm.training.metrics import MaskedAccuracy, Perplexity
+from keras_tfm.training.redraw_features import RedrawFeatures
 from keras_tfm.training.schedules import (
     InverseSquareRoot,
     LinearWarmup,
@@ -31,6 +32,7 @@ __all__ = [
     "MaskedAccuracy",
     "ParameterCount",
     "Perplexity",
+    "RedrawFeatures",
     "ScaledSchedule",
     "SmoothedCrossentropy",
     "add_lora",

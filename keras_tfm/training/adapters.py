@@ -44,7 +44,7 @@ def projections(model):
         ValueError: two layers of one path, which a file could not tell apart.
     """
     found = {}
-    for layer in _flatten(model):
+    for layer in all_layers(model):
         if isinstance(layer, KINDS) and layer.built:
             path = _path(layer)
             if found.setdefault(path, layer) is not layer:
@@ -99,13 +99,13 @@ def forget_compiled(model):
     Args:
         model: a `keras.Model`.
     """
-    parts = [model, *(x for x in _flatten(model) if isinstance(x, keras.Model))]
+    parts = [model, *(x for x in all_layers(model) if isinstance(x, keras.Model))]
     for part in parts:
         part.train_function = part.test_function = part.predict_function = None
         vars(part).pop("_keras_tfm_generators", None)
 
 
-def _flatten(model):
+def all_layers(model):
     """The layers in a model, of all depths, each once."""
     found = {}
 
