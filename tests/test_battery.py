@@ -132,6 +132,33 @@ WIRING = {
     "drop_path": 0.1,
     "layer_scale": 0.5,
 }
+MAMBA = {
+    "expand": 1.5,
+    "state_size": 5,
+    "kernel_size": 3,
+    "time_step_rank": 2,
+    "time_step_range": (0.01, 0.2),
+    "time_step_offset": 0.01,
+    "bidirectional": True,
+    "activation": "tanh",
+    "use_bias": True,
+    "use_convolution_bias": False,
+    "kernel_initializer": initializer(),
+}
+MAMBA_2 = {
+    "num_heads": 6,
+    "expand": 1.5,
+    "state_size": 5,
+    "num_groups": 2,
+    "kernel_size": 3,
+    "time_step_range": (0.01, 0.2),
+    "bidirectional": True,
+    "activation": "tanh",
+    "norm_epsilon": 1e-3,
+    "use_bias": True,
+    "use_convolution_bias": False,
+    "kernel_initializer": initializer(),
+}
 MIXTURE = {
     "expert": layers.FeedForward(7),
     "num_experts": 4,
@@ -161,6 +188,9 @@ CASES = [
         1,
     ),
     Case(layers.LinformerAttention, LINFORMER, masked, 4 + 1),
+    Case(layers.Mamba2Mixer, MAMBA_2, masked, 9),
+    Case(layers.MambaMixer, MAMBA, masked, 11),
+    Case(layers.MambaMixer, {}, masked, 9, plain=True),
     Case(layers.MixtureOfExperts, MIXTURE, masked, 17),
     Case(layers.MultiHeadAttention, ATTENTION, masked, 8),
     Case(layers.MultiHeadAttention, {"num_heads": 3}, with_context, 8, plain=True),

@@ -10,6 +10,8 @@ from keras_tfm.layers.layer_scale import LayerScale
 from keras_tfm.layers.learned_position_embedding import LearnedPositionEmbedding
 from keras_tfm.layers.linformer_attention import LinformerAttention
 from keras_tfm.layers.lsh_attention import LSHAttention
+from keras_tfm.layers.mamba2_mixer import Mamba2Mixer
+from keras_tfm.layers.mamba_mixer import MambaMixer
 from keras_tfm.layers.masks import (
     causal_mask,
     combine_masks,
@@ -44,6 +46,8 @@ __all__ = [
     "LayerScale",
     "LearnedPositionEmbedding",
     "LinformerAttention",
+    "Mamba2Mixer",
+    "MambaMixer",
     "MixtureOfExperts",
     "MultiHeadAttention",
     "PatchEmbedding",

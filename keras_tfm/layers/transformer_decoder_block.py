@@ -29,7 +29,8 @@ class TransformerDecoderBlock(Rematerialized, keras.layers.Layer):
 
     Args:
         attention: attention-like layer over the target itself.
-        feed_forward: position-wise layer.
+        feed_forward: position-wise layer, or None for a block without one, as those of
+            a Mamba model.
         cross_attention: attention-like layer over `context`, or None.
         norm_position: "pre", "post" or "sandwich".
         norm: "layer" or "rms".
@@ -112,8 +113,11 @@ class TransformerDecoderBlock(Rematerialized, keras.layers.Layer):
             self.cross_attention_residual = make_residual(
                 self, "cross_attention", inputs_shape
             )
-        build_value(self.feed_forward, inputs_shape)
-        self.feed_forward_residual = make_residual(self, "feed_forward", inputs_shape)
+        if self.feed_forward is not None:
+            build_value(self.feed_forward, inputs_shape)
+            self.feed_forward_residual = make_residual(
+                self, "feed_forward", inputs_shape
+            )
 
     def call(
         self,
@@ -159,9 +163,10 @@ class TransformerDecoderBlock(Rematerialized, keras.layers.Layer):
             if return_attention_scores:
                 branch, scores["cross_attention"] = branch
             x = self.cross_attention_residual.leave(x, branch, training=training)
-        x = self.feed_forward_residual.around(
-            self.feed_forward, x, padding_mask, training
-        )
+        if self.feed_forward is not None:
+            x = self.feed_forward_residual.around(
+                self.feed_forward, x, padding_mask, training
+            )
         return (x, scores) if return_attention_scores else x
 
     def _check_context(self, context):
@@ -230,7 +235,8 @@ class TransformerDecoderBlock(Rematerialized, keras.layers.Layer):
                 context_padding_mask=context_padding_mask,
             )
             x = self.cross_attention_residual.leave(x, branch, training=False)
-        x = self.feed_forward_residual.around(self.feed_forward, x, training=False)
+        if self.feed_forward is not None:
+            x = self.feed_forward_residual.around(self.feed_forward, x, training=False)
         return x, cache
 
     def compute_output_shape(self, inputs_shape, context_shape=None):

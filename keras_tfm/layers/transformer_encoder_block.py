@@ -29,7 +29,8 @@ class TransformerEncoderBlock(Rematerialized, keras.layers.Layer):
 
     Args:
         attention: attention-like layer, such as `MultiHeadAttention`.
-        feed_forward: position-wise layer, such as `FeedForward`.
+        feed_forward: position-wise layer, such as `FeedForward`, or None for a block
+            without one.
         norm_position: "pre", "post" or "sandwich".
         norm: "layer" or "rms".
         norm_epsilon: float.
@@ -94,8 +95,11 @@ class TransformerEncoderBlock(Rematerialized, keras.layers.Layer):
     def build(self, inputs_shape):
         build_value(self.attention, inputs_shape)
         self.attention_residual = make_residual(self, "attention", inputs_shape)
-        build_value(self.feed_forward, inputs_shape)
-        self.feed_forward_residual = make_residual(self, "feed_forward", inputs_shape)
+        if self.feed_forward is not None:
+            build_value(self.feed_forward, inputs_shape)
+            self.feed_forward_residual = make_residual(
+                self, "feed_forward", inputs_shape
+            )
 
     def call(
         self,
@@ -125,9 +129,10 @@ class TransformerEncoderBlock(Rematerialized, keras.layers.Layer):
         if return_attention_scores:
             branch, scores = branch
         x = self.attention_residual.leave(x, branch, training=training)
-        x = self.feed_forward_residual.around(
-            self.feed_forward, x, padding_mask, training
-        )
+        if self.feed_forward is not None:
+            x = self.feed_forward_residual.around(
+                self.feed_forward, x, padding_mask, training
+            )
         return (x, scores) if return_attention_scores else x
 
     def compute_output_shape(self, inputs_shape):

@@ -32,7 +32,8 @@ class GPT(CacheProtocol, keras.Model):
         num_layers: int.
         num_heads: int, divides `hidden_dim`.
         hidden_dim: int D.
-        intermediate_dim: int, inner width of the feed-forward.
+        intermediate_dim: int, inner width of the feed-forward; None for blocks
+            without one, as in Mamba.
         max_sequence_length: int, longest T (no limit without learned positions).
         dropout: float in [0, 1), on embeddings and branches.
         activation: of the feed-forward; GPT-2 uses the tanh form of GELU.

@@ -154,7 +154,9 @@ def plain_attention(num_heads, attention_dropout=0.0):
 
 
 def plain_feed_forward(intermediate_dim, activation, dropout=0.0):
-    """The feed-forward of a model that is given none."""
+    """The feed-forward of a model that is given none; without a width there is none."""
+    if intermediate_dim is None:
+        return None
     return layers.FeedForward(
         intermediate_dim,
         activation=activation,
