@@ -70,19 +70,19 @@ def finish(config, model, history, metrics, card, parity=None):
         "parameters": model.count_params(),
         "history": history,
         "config": dataclasses.asdict(config),
-        "command": _command(config),
+        "command": command(config),
         "versions": _versions(),
     }
     text = _model_card(config, model, metrics, card, parity)
     (folder / "README.md").write_text(text, encoding="utf-8")
     session.finish(folder, record)
-    shown = "  ".join(f"{name} {_show(value)}" for name, value in metrics.items())
+    shown = "  ".join(f"{name} {show(value)}" for name, value in metrics.items())
     print(f"{shown}\nAll files are in {folder}/ (README.md tells how to use them).")
     return metrics
 
 
 def _model_card(config, model, metrics, card, parity):
-    rows = [f"| {name} | {_show(value)} |" for name, value in metrics.items()]
+    rows = [f"| {name} | {show(value)} |" for name, value in metrics.items()]
     files = [
         "- `model.keras`: `import keras_tfm`, then `keras.models.load_model`",
         "- `saved_model/`: TensorFlow; its README.md lists the signatures",
@@ -107,14 +107,20 @@ def _model_card(config, model, metrics, card, parity):
         lines.append(line)
     lines += ["", "## Data", "", card["data"], "", "## Training", ""]
     lines += [f"{model.count_params():,} parameters, trained by", ""]
-    lines += [f"    {_command(config)}", "", "with"]
+    lines += [f"    {command(config)}", "", "with"]
     lines += [", ".join(f"{k} {v}" for k, v in _versions().items()) + ".", ""]
     lines += ["## Use", "", card["use"], "", *files, ""]
     return "\n".join([*lines, "## Limits", "", card["limits"], ""])
 
 
-def _command(config):
-    """The command line that makes this config."""
+def command(config):
+    """The command line that makes a config, `--resume` aside.
+
+    Args:
+        config: a `Config`.
+
+    Returns: str.
+    """
     module = sys.modules[type(config).__module__].__spec__.name
     words = ["python", "-m", module]
     for field in dataclasses.fields(config):
@@ -131,5 +137,12 @@ def _versions():
     return {**versions, "python": platform.python_version()}
 
 
-def _show(value):
+def show(value):
+    """A metric for a person.
+
+    Args:
+        value: float or another.
+
+    Returns: str.
+    """
     return f"{value:.4g}" if isinstance(value, float) else str(value)

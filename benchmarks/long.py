@@ -1,0 +1,252 @@
+"""The long-sequence family: time and memory against length, forward and backward.
+
+    python -m benchmarks.long                            1,024 to 65,536 tokens
+    python -m benchmarks.long --lengths 1024,2048 --attention window,performer
+
+Tables: members (one layer, 8 heads of 64, both directions, batch 1, float32, with XLA,
+beside dense and blockwise attention), slopes (of time and memory in log-log, and from
+which length on a member beats the two), peers (Transformers' layers on PyTorch, at
+--peer-length). Memory is the most that a process took beyond what it had before, XLA's
+compiler included.
+"""
+
+import itertools
+
+import numpy as np
+
+from benchmarks.pairing import race, write
+from benchmarks.steps import gradient_run, parser
+
+WIDTH, HEADS, WINDOW = 512, 8, 128
+EXACT = ("dense", "blockwise")
+
+
+def ours(name, length, threads):
+    """A layer of keras_tfm, compiled with XLA."""
+    import keras
+
+    from recipes.long_attention import ATTENTIONS
+
+    keras.utils.set_random_seed(0)
+    layer = ATTENTIONS[name](HEADS, length, WINDOW)
+    layer.build((1, length, WIDTH))
+    weights = layer.trainable_variables
+    return gradient_run(layer, _inputs(length), weights, jit=True)
+
+
+def longformer(length, threads):
+    """Transformers, `LongformerSelfAttention`, one global token."""
+    from transformers.models.longformer import modeling_longformer as module
+
+    config = module.LongformerConfig(
+        hidden_size=WIDTH,
+        num_attention_heads=HEADS,
+        attention_window=[2 * WINDOW],
+        attention_probs_dropout_prob=0.0,
+    )
+    layer = module.LongformerSelfAttention(config, 0)
+    return _torch_run(
+        lambda x, mask: layer(
+            x,
+            attention_mask=mask,
+            is_index_masked=mask < 0,
+            is_index_global_attn=mask > 0,
+            is_global_attn=True,
+        )[0],
+        length,
+        threads,
+        global_tokens=1,
+    )
+
+
+def big_bird(length, threads):
+    """Transformers, `BigBirdBlockSparseAttention`, blocks of 64."""
+    from transformers.models.big_bird import modeling_big_bird as module
+
+    config = module.BigBirdConfig(
+        hidden_size=WIDTH, num_attention_heads=HEADS, block_size=64,
+        num_random_blocks=3, max_position_embeddings=length,
+    )  # fmt: skip
+    layer = module.BigBirdBlockSparseAttention(config).eval()
+    make = module.BigBirdModel.create_masks_for_block_sparse_attn
+
+    def forward(x, mask):
+        real = (mask >= 0).float()
+        blocked, band, from_mask, to_mask = make(real, 64)
+        return layer(
+            x,
+            band_mask=band,
+            from_mask=from_mask,
+            to_mask=to_mask,
+            from_blocked_mask=blocked,
+            to_blocked_mask=blocked,
+        )[0]
+
+    return _torch_run(forward, length, threads)
+
+
+def reformer(length, threads):
+    """Transformers, `LSHSelfAttention`, two rounds, chunks of 64."""
+    from transformers.models.reformer import modeling_reformer as module
+
+    config = module.ReformerConfig(
+        hidden_size=WIDTH, num_attention_heads=HEADS, attention_head_size=64,
+        num_hashes=2, lsh_attn_chunk_length=64, is_decoder=False,
+        num_buckets=2 * length // 64, attn_layers=["lsh"],
+    )  # fmt: skip
+    layer = module.LSHSelfAttention(config)
+    return _torch_run(lambda x, mask: layer(x)[0], length, threads)
+
+
+def mamba(length, threads):
+    """Transformers, `MambaMixer` without CUDA kernels."""
+    from transformers.models.mamba import modeling_mamba as module
+
+    config = module.MambaConfig(hidden_size=WIDTH, state_size=16, num_hidden_layers=1)
+    layer = module.MambaMixer(config, 0)
+    return _torch_run(lambda x, mask: layer(x), length, threads)
+
+
+def _torch_run(forward, length, threads, global_tokens=0):
+    """Forward and backward; the mask is 0 for plain, above it for global tokens."""
+    import torch
+
+    torch.set_num_threads(threads)
+    x = torch.tensor(_inputs(length), requires_grad=True)
+    mask = torch.zeros(1, length)
+    mask[:, :global_tokens] = 1.0
+
+    def run():
+        (forward(x, mask) ** 2).mean().backward()
+
+    return run
+
+
+PEERS = [
+    ("longformer", "Transformers, Longformer", "longformer"),
+    ("bigbird", "Transformers, BigBird", "big_bird"),
+    ("lsh", "Transformers, Reformer", "reformer"),
+    ("mamba", "Transformers, Mamba", "mamba"),
+]
+
+
+def _inputs(length):
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((1, length, WIDTH)).astype("float32")
+
+
+def rows_of(length, names, given):
+    """A row of the table of members for each at one length."""
+    limits = {"dense": given.dense_up_to, "blockwise": given.blockwise_up_to}
+    names = [name for name in names if length <= limits.get(name, length)]
+    contenders = [(name, "ours", {"name": name}) for name in names]
+    results = race("long", contenders, {"length": length}, given.threads, given.repeats)
+    return [_row(result, tokens=length) for result in results]
+
+
+def _row(result, **first):
+    spread = f"{result['spread']:.0%}" if "spread" in result else ""
+    return {
+        **first,
+        "contender": result["name"],
+        "seconds": result.get("median", result.get("failure")),
+        "spread": spread,
+        "peak MiB": round(result["peak"]) if "peak" in result else "",
+    }
+
+
+def slopes(rows):
+    """How time and memory grow, and from which length on a member is faster.
+
+    Args:
+        rows: of the table of members.
+
+    Returns: list of dicts.
+    """
+    found = []
+    by_name = {row["contender"]: {} for row in rows}
+    for row in rows:
+        if not isinstance(row["seconds"], str):
+            by_name[row["contender"]][row["tokens"]] = row
+    for name, points in by_name.items():
+        row = {"contender": name}
+        for column in ("seconds", "peak MiB"):
+            values = [points[tokens][column] for tokens in points]
+            if len(values) > 1:
+                fit = np.polyfit(np.log(list(points)), np.log(values), 1)
+                row[f"slope of {column}"] = float(fit[0])
+        for exact in EXACT:
+            if exact in by_name and name not in EXACT:
+                row[f"faster than {exact} from"] = _crossover(points, by_name[exact])
+        found.append(row)
+    return found
+
+
+def _crossover(points, exact):
+    """The first length from which on all times are below those of `exact`."""
+    both = sorted(set(points) & set(exact))
+    faster = [points[t]["seconds"] < exact[t]["seconds"] for t in both]
+    tail = list(itertools.takewhile(bool, reversed(faster)))
+    return both[-len(tail)] if tail else f"not up to {both[-1]}" if both else ""
+
+
+def peers(names, given):
+    """A table of Transformers' layers, each beside ours."""
+    rows = []
+    for name, title, function in PEERS:
+        if name in names:
+            pair = [(name, "ours", {"name": name}), (title, function, {})]
+            settings = {"length": given.peer_length}
+            results = race("long", pair, settings, given.threads, given.repeats)
+            rows += [_row(result, tokens=given.peer_length) for result in results]
+    return rows
+
+
+def draw(rows, folder):
+    """Time and memory against length, both axes logarithmic."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(11, 5), layout="constrained")
+    for axis, column in zip(axes, ("seconds", "peak MiB")):
+        for name in dict.fromkeys(row["contender"] for row in rows):
+            points = [
+                (row["tokens"], row[column])
+                for row in rows
+                if row["contender"] == name and not isinstance(row["seconds"], str)
+            ]
+            style = "--" if name in EXACT else "o-"
+            axis.loglog(*zip(*points), style, label=name, base=2)
+        axis.set(xlabel="tokens", ylabel=column)
+    axes[1].legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    figure.savefig(f"{folder}/long.png", dpi=120)
+
+
+def main():
+    """Run from the command line."""
+    from recipes.long_attention import ATTENTIONS
+
+    arguments = parser(__doc__, "members,slopes,peers")
+    lengths = ",".join(str(2**power) for power in range(10, 17))
+    arguments.add_argument("--lengths", default=lengths, help="T")
+    arguments.add_argument("--attention", default=",".join(ATTENTIONS), help="which")
+    arguments.add_argument("--dense-up-to", type=int, default=8192, help="longest T")
+    arguments.add_argument("--blockwise-up-to", type=int, default=16384, help="same")
+    arguments.add_argument("--peer-length", type=int, default=4096, help="T of peers")
+    given = arguments.parse_args()
+    names = given.attention.split(",")
+    tables, rows = {}, []
+    if "members" in given.tables:
+        for length in map(int, given.lengths.split(",")):
+            rows += rows_of(length, names, given)
+            tables["one layer, 8 heads of 64, forward and backward"] = rows
+            write("long", tables, given.output_dir)
+        draw(rows, given.output_dir)
+    if "slopes" in given.tables and rows:
+        tables["slopes in log-log"] = slopes(rows)
+    if "peers" in given.tables:
+        tables["beside Transformers"] = peers(names, given)
+    write("long", tables, given.output_dir)
+
+
+if __name__ == "__main__":
+    main()
