@@ -43,7 +43,7 @@ def test_books_are_gone_on_with(tmp_path):
     text = "the quick brown fox jumps over the lazy dog\n" * 60
     (tmp_path / "book.txt").write_text(text)
     argv = f"--dataset text:{tmp_path / 'book.txt'} --attention blockwise --epochs 2"
-    argv += f" --steps 8 --output-dir {tmp_path / 'out'} --learning-rate 1e-2 {TINY}"
+    argv += f" --steps 60 --output-dir {tmp_path / 'out'} --learning-rate 1e-2 {TINY}"
     assert long_documents.main(argv.split()) == 0
     metrics = json.loads((tmp_path / "out/metrics.json").read_text())["metrics"]
     assert metrics["validation_loss"] < metrics["baseline_unigram_loss"]
