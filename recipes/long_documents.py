@@ -1,6 +1,6 @@
 """Read long documents with any attention, and see what it costs: one table.
 
-    python -m recipes.long_documents              which module are these pages of?
+    python -m recipes.long_documents              which module are these pages about?
     python -m recipes.long_documents --attention dense,window,performer,mamba
     python -m recipes.long_documents --dataset imdb_reviews --data-dir FOLDER
     python -m recipes.long_documents --dataset gutenberg_books --data-dir FOLDER
@@ -103,7 +103,9 @@ def load(config):
 
 
 def pages(texts, labels, paragraphs, count, seed):
-    """Documents of one class each: random paragraphs of it, joined.
+    """Documents that speak of one class most: a quarter of the paragraphs is of it.
+
+    The others are of any class, so that a document must be read to its end.
 
     Args:
         texts: list of str.
@@ -118,7 +120,9 @@ def pages(texts, labels, paragraphs, count, seed):
     classes = rng.permutation(np.arange(count) % (max(labels) + 1))
     made = []
     for label in classes:
-        chosen = rng.choice(np.flatnonzero(labels == label), paragraphs)
+        own = rng.choice(np.flatnonzero(labels == label), -(-paragraphs // 4))
+        others = rng.choice(len(texts), paragraphs - len(own))
+        chosen = rng.permutation(np.concatenate([own, others]))
         made.append("\n".join(texts[i] for i in chosen))
     return made, classes.astype("int32")
 
