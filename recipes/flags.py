@@ -94,7 +94,8 @@ def configure(config_class, presets, **given):
         presets: dict from names to dicts of settings. The preset is the one named by
             `preset`, else by `dataset`: "cifar10", or "csv" for "csv:reviews.csv".
             Those of "--init" come on top where `init` is given, then those of
-            "cifar10 --init"; likewise "--init --lora" where `lora` is, too.
+            "cifar10 --init"; likewise "--init --lora" where `lora` is, too, or
+            "--init --fine-tune".
         **given: settings that win.
 
     Returns: a `config_class`.
@@ -111,9 +112,9 @@ def configure(config_class, presets, **given):
     name = preset or (dataset if dataset in presets else dataset.partition(":")[0])
     chosen = dict(presets.get(name, {}))
     switches = ""
-    for switch in ("init", "lora"):
+    for switch in ("init", "lora", "fine_tune"):
         if given.get(switch):
-            switches += f" --{switch}"
+            switches += f" {flag(switch)}"
             chosen |= presets.get(switches.strip(), {})
             chosen |= presets.get(name + switches, {})
     return config_class(**{**chosen, **given})

@@ -1,9 +1,12 @@
-"""Train a Vision Transformer to name small images, from scratch.
+"""Train a Vision Transformer to name small images, from scratch or a pretrained one.
 
     python -m recipes.vit_cifar                      (scikit-learn digits, no download)
     python -m recipes.vit_cifar --dataset cifar10    (any TFDS set of one image size)
     python -m recipes.vit_cifar --dataset folder:images    (one sub-folder per class)
+    python -m recipes.vit_cifar --dataset cifar10 --init FOLDER
 
+With --init a pretrained model is loaded, and a linear head trained on its features;
+--fine-tune 1 trains the whole.
 Reference runs: docs/recipes/vit_cifar.md (command, machine, time, accuracy).
 """
 
@@ -14,7 +17,7 @@ import keras
 import numpy as np
 
 from keras_tfm import data, layers, models, visualize
-from recipes import artifacts, classifiers, flags, session
+from recipes import artifacts, classifiers, flags, pretrained_vision, session
 from recipes.flags import option
 
 PRESETS = {
@@ -32,6 +35,12 @@ PRESETS = {
         "mixed_precision": "bfloat16", "jit": "on",
     },
     "folder": {"image_size": 32, "patch_size": 4, "shift": 4, "flip": 1},
+    "--init": {
+        "image_size": 112, "epochs": 20, "batch_size": 50, "learning_rate": 1e-3,
+        "label_smoothing": 0.0,
+    },
+    "cifar10 --init": {"examples": 5000, "test_examples": 2000},
+    "--init --fine-tune": {"epochs": 3, "batch_size": 32, "learning_rate": 5e-5},
 }  # fmt: skip
 
 
@@ -40,7 +49,10 @@ class Config(flags.Common):
     """Every number of the run; the defaults are those for the digits."""
 
     dataset: str = option("digits", "digits, a TFDS name, or folder:PATH")
-    image_size: int = option(32, "height and width that folder: images are resized to")
+    init: str = option("", "a pretrained ViT, DeiT or DINOv2: a folder or a file")
+    fine_tune: int = option(0, "1: train the model of --init, too, not its head alone")
+    test_examples: int = option(0, "use only so many test images, 0 for all")
+    image_size: int = option(32, "height and width for folder: images, and for --init")
     patch_size: int = option(2, "height and width of a patch, in pixels")
     num_layers: int = option(4, "encoder blocks")
     num_heads: int = option(4, "attention heads")
@@ -78,6 +90,7 @@ def load(config):
         split = f"train[:{config.examples}]" if config.examples else "train"
         images, labels, names = data.load_images(name, split, folder)
         test = data.load_images(name, "test", folder)[:2]
+    test = tuple(array[: config.test_examples or None] for array in test)
     chosen = classifiers.choose(len(labels), config)
     images, labels = images[chosen], labels[chosen]
     train, held_out = data.split_indices(len(labels), 0.05, config.seed, labels)
@@ -88,6 +101,8 @@ def load(config):
 
 def build(config, images, num_classes):
     """The model: images in [0, 1] in, logits out."""
+    if config.init:
+        return pretrained_vision.build(config, images, num_classes)
     mean, std = data.channel_statistics(images)
     height, width, channels = images.shape[1:]
     backbone = models.VisionTransformer(
@@ -126,18 +141,22 @@ def run(config):
     test = data.image_dataset(*parts["test"], **options)
 
     model = build(config, images, len(names))
-    classifiers.compile_classifier(model, config, len(train), one_hot=True)
-    history = session.fit(model, config, train, validation)
-    metrics = classifiers.evaluate(model, test, "test", labels, parts["test"][1])
+    if config.init and not config.fine_tune:
+        history, metrics = pretrained_vision.probe(model, config, parts)
+    else:
+        classifiers.compile_classifier(model, config, len(train), one_hot=True)
+        history = session.fit(model, config, train, validation)
+        metrics = classifiers.evaluate(model, test, "test", labels, parts["test"][1])
 
     few = parts["test"][0][:8].astype("float32") / 255
     titles = [f"test image {number}" for number in range(len(few))]
     classifiers.show(model, few, parts["test"][1][:8], names, titles)
-    _draw(folder, model, few[:1], config.patch_size)
+    _draw(folder, model, few[:1])
     name = classifiers.name_classes(names)
     parity = artifacts.export_all(model, folder, few, postprocess=name)
     card = classifiers.card(
-        f"A small Vision Transformer, trained on {config.dataset}",
+        f"A {'pretrained' if config.init else 'small'} Vision Transformer, trained on "
+        f"{config.dataset}",
         names, len(labels), len(parts["test"][1]),
         use="Input `images`: float (B, height, width, channels) from 0 to 1, of the "
         f"size {images.shape[1:]}. The SavedModel's signature `predict` gives `label` "
@@ -146,11 +165,13 @@ def run(config):
     return artifacts.finish(config, model, history, metrics, card, parity)
 
 
-def _draw(folder, model, image, patch_size):
+def _draw(folder, model, image):
     """Where the last block looks, on average over its queries."""
     scores = list(visualize.attention_scores(model, image).values())[-1]
-    grid = tuple(size // patch_size for size in image.shape[1:3])
-    weights = scores[0].mean(axis=1)  # (N, P)
+    backbone = model.get_layer("logits").backbone
+    sides = zip(backbone.image_size, backbone.patch_size)
+    grid = tuple(size // patch for size, patch in sides)
+    weights = scores[0].mean(axis=1)[:, backbone.num_class_tokens :]  # (N, P)
     visualize.patch_attention(image[0], weights, grid, path=folder / "attention.png")
 
 

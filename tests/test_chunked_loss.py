@@ -24,13 +24,14 @@ def batch(share=0.4):
     return ids, labels, rng.random((B, T)).astype("float32")
 
 
-def fit(model, loss=None, weights=None, **compiled):
+def fit(model, loss=None, weights=None, inputs=None, **compiled):
     """The loss of a step of plain gradient descent."""
     model.compile(keras.optimizers.SGD(1.0), loss, **compiled)
     ids, labels, _ = batch()
+    inputs = ids if inputs is None else inputs
     labels = {"token_logits": labels} if isinstance(loss, dict) else labels
     history = model.fit(
-        ids, labels, sample_weight=weights, batch_size=B, epochs=2, verbose=0
+        inputs, labels, sample_weight=weights, batch_size=B, epochs=2, verbose=0
     )
     return history.history["loss"]
 
@@ -69,6 +70,23 @@ def test_masked_language_model():
     plain, chunked = pretrainer(), pretrainer()
     expected = fit(plain, {"token_logits": training.SmoothedCrossentropy()})
     actual = fit(training.ChunkedLossModel(chunked, 4))
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
+    for one, other in zip(plain.weights, chunked.weights):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+@pytest.mark.parametrize("changes", [{}, {"tie_embeddings": False, "logits_bias": 1}])
+def test_encoder_decoder(changes):
+    def translator():
+        keras.utils.set_random_seed(1)
+        return models.Seq2SeqTransformer(V, 1, 2, D, 12, T, dropout=0.0, **changes)
+
+    ids = batch()[0]
+    inputs = {"source_token_ids": ids[::-1, :4], "target_token_ids": ids}
+    plain, chunked = translator(), translator()
+    loss = training.SmoothedCrossentropy()
+    expected = fit(plain, loss, inputs=inputs)
+    actual = fit(training.ChunkedLossModel(chunked, 4), inputs=inputs)
     np.testing.assert_allclose(actual, expected, rtol=1e-5)
     for one, other in zip(plain.weights, chunked.weights):
         np.testing.assert_allclose(one, other, atol=1e-5)

@@ -92,6 +92,13 @@ PAIR = {
     "dropout": 0.2,
     "norm_position": "pre",
     "activation": "gelu",
+    "pad_token_id": 5,
+    "position": "learned",
+    "scale_embedding": False,
+    "embedding_norm": True,
+    "norm_epsilon": 1e-6,
+    "tie_embeddings": False,
+    "logits_bias": True,
 }
 IMAGE = {
     **SMALL,
@@ -111,7 +118,7 @@ IMAGE = {
 CASES = [
     Case(models.Bert, BERT, segmented, 3 + 2 + 2 + 2 * 15 + 2),
     Case(models.GPT, GPT, text, 1 + 2 * 13 + 2),
-    Case(models.Seq2SeqTransformer, PAIR, pairs, 2 + 2 * 15 + 2 + 25 + 2),
+    Case(models.Seq2SeqTransformer, PAIR, pairs, 4 + 4 + 2 * 15 + 2 + 25 + 2 + 2),
     Case(models.VisionTransformer, IMAGE, images, 4 + 1 + 2 * 17 + 4, free=(0,)),
 ]
 PLAIN = {

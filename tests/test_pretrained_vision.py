@@ -147,6 +147,22 @@ def test_a_head_on_a_pooler_is_not_written(tmp_path):
         checkpoints.save_pretrained(models.classifier(model, 3), tmp_path / "head")
 
 
+def test_statistics_of_images(tmp_path):
+    folder = write_folder(tmp_path / "vit", "vit")
+    assert checkpoints.image_statistics(folder) == (
+        (0.485, 0.456, 0.406),
+        (0.229, 0.224, 0.225),
+    )
+    file = folder / "preprocessor_config.json"
+    file.write_text(json.dumps({"image_mean": [0.5] * 3, "image_std": [0.25] * 3}))
+    assert checkpoints.image_statistics(folder) == ((0.5,) * 3, (0.25,) * 3)
+    file.write_text(json.dumps({"do_normalize": False, "image_mean": [0.5] * 3}))
+    assert checkpoints.image_statistics(folder) == ((0.0,) * 3, (1.0,) * 3)
+    file.write_text("{")
+    with pytest.raises(checkpoints.CheckpointError, match="is not JSON"):
+        checkpoints.image_statistics(folder)
+
+
 def test_class_token_beside_the_mean_of_the_patches():
     body = randomize(models.VisionTransformer(8, 4, 1, 2, 6, 16))
     model = randomize(models.classifier(body, 3, pooling="token_and_mean"))

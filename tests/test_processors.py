@@ -79,7 +79,7 @@ def test_min_length():
 def test_forced_and_suppressed_tokens():
     logits = [[1.0, 2.0, 3.0, 4.0]]
     first, later, last = (history([[1, 1]], step=n) for n in (0, 1, 8))
-    only = [[NEVER, 2, NEVER, NEVER]]
+    only = [[NEVER, 0, NEVER, NEVER]]
     assert apply(ForcedToken(1), logits, first) == only
     assert apply(ForcedToken(1), logits, later) == logits
     assert apply(ForcedToken(1, step=-1), logits, last) == only

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_tfm import data, export
+from keras_tfm import checkpoints, data, export, models
 from recipes import flags, vit_cifar
 
 pytestmark = pytest.mark.tensorflow
@@ -69,6 +69,67 @@ def test_digits(tmp_path, capsys):
     assert vit_cifar.main(argv) == 2
     assert "holds a finished run" in capsys.readouterr().err
     assert (tmp_path / "metrics.json").read_bytes() == before
+
+
+@pytest.fixture
+def init(tmp_path):
+    """A folder as of a pretrained DINOv2, of 8 x 8 colour images."""
+    keras.utils.set_random_seed(0)
+    model = models.VisionTransformer(8, 4, 1, 2, 16, 32, layer_scale=1.0)
+    checkpoints.save_pretrained(model, tmp_path / "init")
+    return tmp_path / "init"
+
+
+def test_probe_of_a_pretrained_model(init, tmp_path, capsys):
+    out = tmp_path / "out"
+    config = configure(
+        init=str(init),
+        image_size=16,  # another than the checkpoint's
+        examples=500,
+        epochs=40,
+        learning_rate=1e-2,
+        output_dir=str(out),
+    )
+    metrics = vit_cifar.run(config)
+    assert metrics["test_accuracy"] > 3 * metrics["baseline_majority_class"]
+    assert {path.name for path in out.iterdir()} == FILES
+    printed = capsys.readouterr().out
+    assert "Features of 475 train images" in printed
+    # The head went into the model, the backbone is as it was, the files agree.
+    model = keras.models.load_model(out / "model.keras")
+    backbone = model.get_layer("logits").backbone
+    before = checkpoints.load_pretrained(init, image_size=16)
+    for one, other in zip(backbone.weights, before.weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+    _, (images, truth) = data.load_digits(seed=0)
+    inputs = (images / 255).astype("float32")
+    logits = export.run_file(out / "model.tflite", {"images": inputs})["logits"]
+    accuracy = (logits.argmax(-1) == truth).mean()
+    assert accuracy == pytest.approx(metrics["test_accuracy"], abs=0.01)
+
+
+def test_fine_tuning_a_pretrained_model(init, tmp_path):
+    statistics = {"image_mean": [0.5] * 3, "image_std": [0.25] * 3}
+    (init / "preprocessor_config.json").write_text(json.dumps(statistics))
+    out = tmp_path / "out"
+    config = configure(
+        init=str(init),
+        fine_tune=1,
+        image_size=8,
+        examples=200,
+        epochs=1,
+        output_dir=str(out),
+    )
+    assert 0 <= vit_cifar.run(config)["test_accuracy"] <= 1
+    model = keras.models.load_model(out / "model.keras")
+    grey = np.full((1, 8, 8, 1), 0.75, "float32")
+    normalised = keras.Model(model.input, model.layers[-2].output)(grey)
+    np.testing.assert_allclose(normalised, np.ones((1, 8, 8, 3)), atol=1e-5)
+    before = checkpoints.load_pretrained(init)
+    kernel = before.get_layer("block_0").feed_forward.up.kernel
+    backbone = model.get_layer("logits").backbone
+    trained = backbone.get_layer("block_0").feed_forward.up.kernel
+    assert np.abs(np.asarray(trained) - np.asarray(kernel)).max() > 5e-5
 
 
 def test_mixed_images_train_on_one_hot_labels(tmp_path):
@@ -134,6 +195,7 @@ def test_slice_of_cifar10(tfds_dir, tmp_path):
         ("--shift 8", "`crop_padding` must be in [0, 8), got 8"),
         ("--activation none", "none"),
         ("--epochs 0", "--epochs must be positive"),
+        ("--init no/such/folder", "neither a file nor a folder"),
     ],
 )
 def test_wrong_settings_end_in_one_line(argv, words, tmp_path, capsys):

@@ -1,6 +1,8 @@
 """Pretrained weights in and out: the reference library's folders and our models."""
 
 from keras_tfm.checkpoints.errors import CheckpointError
+from keras_tfm.checkpoints.generation_options import generation_options
+from keras_tfm.checkpoints.image_statistics import image_statistics
 from keras_tfm.checkpoints.load import load_pretrained, pretrained_report
 from keras_tfm.checkpoints.pretrained_tokenizer import PretrainedTokenizer
 from keras_tfm.checkpoints.save import save_pretrained
@@ -11,6 +13,8 @@ __all__ = [
     "CheckpointError",
     "PretrainedTokenizer",
     "check_vocabulary",
+    "generation_options",
+    "image_statistics",
     "load_pretrained",
     "load_tokenizer",
     "pretrained_report",

@@ -4,12 +4,14 @@ import warnings
 
 from keras_tfm.checkpoints import (
     albert,
+    bart,
     bert,
     dinov2,
     distilbert,
     electra,
     gpt2,
     llama,
+    marian,
     roberta,
     vit,
 )
@@ -26,6 +28,9 @@ FAMILIES = (
     vit.VIT,
     vit.DEIT,
     dinov2.FAMILY,
+    marian.FAMILY,
+    bart.BART,
+    bart.MBART,
 )
 
 

@@ -65,13 +65,33 @@ def open_source(path_or_name):
     return Source(str(path), _config(path.parent), _arrays_of_file(path))
 
 
+def fields_beside(config, name):
+    """The fields of another JSON file beside a config, none if there is no such file.
+
+    Args:
+        config: `Config`.
+        name: str, of the file.
+
+    Returns: dict.
+
+    Raises:
+        CheckpointError: if it is not JSON.
+    """
+    path = pathlib.Path(config.source).parent / name
+    return _read_json(path) if path.is_file() else {}
+
+
 def _config(folder):
     """The fields of a folder's `config.json`."""
     path = folder / "config.json"
     if not path.is_file():
         raise CheckpointError(f"{folder} has no config.json.")
+    return Config(_read_json(path), str(path))
+
+
+def _read_json(path):
     try:
-        return Config(json.loads(path.read_text("utf-8")), str(path))
+        return json.loads(path.read_text("utf-8"))
     except ValueError as error:
         raise CheckpointError(f"{path} is not JSON: {error}.") from error
 

@@ -6,14 +6,12 @@ Letters: C channels, D hidden_dim, P patches.
 import numpy as np
 
 from keras_tfm.checkpoints.family import activation_name
-from keras_tfm.checkpoints.weight_map import Entry, Layout, linear, norm
+from keras_tfm.checkpoints.weight_map import ROW, Entry, Layout, linear, norm
 from keras_tfm.layers import MultiHeadAttention, resize_position_table
 from keras_tfm.models import VisionTransformer
 
 LAYER = "encoder.layer.{i}"
 POOLER = linear("pooler", "pooler.dense")
-# A vector for all images of a batch: (1, 1, D) in the file, (1, D) here.
-TOKEN = Layout(lambda array: np.squeeze(array, 0), lambda weight: weight[None])
 
 
 def pair(size):
@@ -81,8 +79,8 @@ def embedding_entries(config, backbone):
     return (
         Entry("patch_embedding/projection/kernel", f"{projection}.weight", kernel),
         Entry("patch_embedding/projection/bias", f"{projection}.bias"),
-        Entry("class_token/token", "embeddings.cls_token", TOKEN),
-        Entry("distillation_token/token", "embeddings.distillation_token", TOKEN),
+        Entry("class_token/token", "embeddings.cls_token", ROW),
+        Entry("distillation_token/token", "embeddings.distillation_token", ROW),
         Entry("position_embedding/table", "embeddings.position_embeddings", table),
         *linear(f"{attention}/query", f"{layer}.attention.query"),
         *linear(f"{attention}/key", f"{layer}.attention.key"),

@@ -36,6 +36,8 @@ def _same(array):
 
 
 SAME = Layout(_same, _same)
+# A row for a whole batch: (1, D) or (1, 1, D) in the file, (D,) or (1, D) here.
+ROW = Layout(lambda array: np.squeeze(array, 0), lambda weight: weight[None])
 LINEAR = Layout(np.transpose, np.transpose)  # (out, in) in the file, (in, out) here
 
 

@@ -84,12 +84,13 @@ def generation_to_saved_model(
         model, strategy, max_length, processors, stop_token_ids, start_token_id
     )
     text = Text(tokenizer, stop_token_ids, start_token_id)
+    pad_id = getattr(model, "pad_token_id", 0)
     text.read(tf.constant(["a", "b"]))  # tables that are made at the first use
 
     def serve(inputs):
         rows = text.read(inputs["text"])  # ragged (B, T)
         if loop.encodes:
-            given = {"source_token_ids": text.source(rows, room_of(model))}
+            given = {"source_token_ids": text.source(rows, room_of(model), pad_id)}
         else:
             ids = text.pad_left(rows)
             given = {"token_ids": ids, "padding_mask": text.mask_left(rows)}
@@ -127,10 +128,10 @@ def generation_to_litert(
 
     The signature "serving_default" takes, for a decoder-only model, `token_ids` int32
     and `padding_mask` bool (B, T), padded on the left; for an encoder-decoder
-    `source_token_ids` int32 (B, S), padded with 0; and `seed`, an int32 scalar, where
-    the strategy draws at random. It gives `token_ids` int32 (B, n, M) and `scores`
-    float32 (B, n), the tokens of `keras_tfm.generation.generate`. A prompt of M tokens
-    or more gets no new ones.
+    `source_token_ids` int32 (B, S), padded with the model's `pad_token_id`; and
+    `seed`, an int32 scalar, where the strategy draws at random. It gives `token_ids`
+    int32 (B, n, M) and `scores` float32 (B, n), the tokens of
+    `keras_tfm.generation.generate`. A prompt of M tokens or more gets no new ones.
 
     A model in mixed precision is converted through its float32 twin.
 

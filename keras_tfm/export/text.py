@@ -29,20 +29,21 @@ class Text:
         pad = getattr(tokenizer, "special_ids", {}).get("pad", 0)
         self.dropped = ((0,) if pad == 0 else ()) + start
 
-    def source(self, rows, room):
+    def source(self, rows, room, pad_token_id=0):
         """Rows that end with the stop token.
 
         Args:
             rows: ragged int32 (B, S).
             room: int, the longest row with its stop token, or None.
+            pad_token_id: int, the id of padding.
 
-        Returns: int32 (B, S), 0 is padding.
+        Returns: int32 (B, S).
         """
         import tensorflow as tf
 
         rows = rows[:, : None if room is None else room - 1]
         ends = tf.fill([rows.nrows(), 1], self.stops[0])
-        return tf.concat([rows, ends], axis=1).to_tensor()
+        return tf.concat([rows, ends], axis=1).to_tensor(pad_token_id)
 
     def pad_left(self, rows):
         """Rows of one length.

@@ -110,6 +110,9 @@ class MinLength:
 class ForcedToken:
     """Allow one token only at one step.
 
+    Its logit becomes 0, so that it costs a beam nothing: with nothing beside it the
+    token is certain.
+
     Args:
         token_id: int.
         step: int, 0 for the first new token, -1 for the last possible one.
@@ -126,8 +129,8 @@ class ForcedToken:
         step = self.step if self.step >= 0 else history.limit + self.step
         ids = ops.arange(logits.shape[-1], dtype="int32")
         other = ops.not_equal(ids, self.token_id)
-        now = ops.equal(history.step, step)
-        return ops.where(ops.logical_and(now, other), NEVER, logits)
+        forced = ops.where(other, NEVER, 0.0)
+        return ops.where(ops.equal(history.step, step), forced, logits)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -99,7 +99,9 @@ def fit_to_buckets(model, inputs, max_new_tokens, spare=0, draft=None):
     if "source_token_ids" in inputs:
         source = inputs["source_token_ids"]
         right = bucket(source.shape[1], source_room) - source.shape[1]
-        padded["source_token_ids"] = np.pad(source, ((0, 0), (0, right)))
+        pad_id = getattr(model, "pad_token_id", 0)
+        source = np.pad(source, ((0, 0), (0, right)), constant_values=pad_id)
+        padded["source_token_ids"] = source
     start = left + length
     left_room = None if room is None else room - start
     return padded, start + bucket(max_new_tokens, left_room) + 1

@@ -35,7 +35,9 @@ def token_positions(inputs, positions=None):
     return positions
 
 
-def sinusoidal_waves(positions, dim, max_wavelength=10000.0, dtype="float32"):
+def sinusoidal_waves(
+    positions, dim, max_wavelength=10000.0, dtype="float32", interleaved=True
+):
     """Sines and cosines of given positions, without any limit on them.
 
     Args:
@@ -44,16 +46,20 @@ def sinusoidal_waves(positions, dim, max_wavelength=10000.0, dtype="float32"):
         max_wavelength: float; column pairs have wavelengths from 2 pi to
             2 pi max_wavelength.
         dtype: string, in which angles and waves are computed.
+        interleaved: bool; False puts all sines before all cosines.
 
     Returns: (..., D) in `dtype`: column 2i is sin(position / w), column 2i + 1
-        cos(position / w) with w = max_wavelength ** (2i / D). If D is odd, the
-        last, lone column is a sine.
+        cos(position / w) with w = max_wavelength ** (2i / D). If D is odd, there is
+        one sine more.
     """
     pairs = (dim + 1) // 2
     frequencies = float(max_wavelength) ** (-2.0 * np.arange(pairs) / dim)
     positions = ops.expand_dims(ops.cast(positions, dtype), -1)
     angles = positions * ops.convert_to_tensor(frequencies, dtype)  # (..., D / 2)
-    waves = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
+    waves = ops.sin(angles), ops.cos(angles)
+    if not interleaved:
+        return ops.concatenate(waves, axis=-1)[..., :dim]
+    waves = ops.stack(waves, axis=-1)
     waves = ops.reshape(waves, (*ops.shape(angles)[:-1], 2 * pairs))
     return waves if dim % 2 == 0 else waves[..., :dim]
 
@@ -94,6 +100,8 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
 
     Args:
         max_wavelength: float above 0, the base of the wavelengths.
+        interleaved: bool, columns sin, cos, sin, cos ... as published; False: all
+            sines, then all cosines, as in Marian.
         **kwargs: `name`, `dtype`, `trainable`.
 
     Call arguments:
@@ -115,13 +123,14 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
     References: Vaswani et al. 2017, sec. 3.5, arXiv:1706.03762.
     """
 
-    def __init__(self, max_wavelength=10000.0, **kwargs):
+    def __init__(self, max_wavelength=10000.0, interleaved=True, **kwargs):
         super().__init__(autocast=False, **kwargs)
         if max_wavelength <= 0:
             raise ValueError(
                 f"`max_wavelength` must be positive, got {max_wavelength}."
             )
         self.max_wavelength = max_wavelength
+        self.interleaved = interleaved
         self.supports_masking = True
 
     def call(self, inputs, positions=None):
@@ -131,6 +140,7 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
             inputs.shape[-1],
             self.max_wavelength,
             keras.backend.result_type(self.compute_dtype, "float32"),
+            self.interleaved,
         )
         return inputs + ops.cast(waves, self.compute_dtype)
 
@@ -138,4 +148,8 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
         return inputs_shape
 
     def get_config(self):
-        return {**super().get_config(), "max_wavelength": self.max_wavelength}
+        return {
+            **super().get_config(),
+            "max_wavelength": self.max_wavelength,
+            "interleaved": self.interleaved,
+        }

@@ -4,26 +4,31 @@ Letters: B batch, S source length, T target length, M cache length, V vocabulary
 the target, D hidden_dim.
 """
 
-import math
-
 import keras
 from keras import ops
 
 from keras_tfm import layers
 from keras_tfm.layers.dropout import PairedDropout
 from keras_tfm.layers.policies import part_policy
-from keras_tfm.layers.projection import TiedEmbedding
 from keras_tfm.models import inputs as tools
 from keras_tfm.models.cache_protocol import CacheProtocol
+from keras_tfm.models.seq2seq_parts import (
+    make_blocks,
+    make_embedders,
+    make_head,
+    run,
+    target_mask,
+)
 from keras_tfm.models.sizes import SEQ2SEQ_SIZES, numbers_of
 
 
 @keras.saving.register_keras_serializable(package="keras_tfm")
 class Seq2SeqTransformer(CacheProtocol, keras.Model):
-    """Encoder and decoder with sinusoidal positions, a functional model.
+    """Encoder and decoder, a functional model.
 
-    Embeddings are multiplied by sqrt(D), and the output head is the target's
-    embedding matrix. Id 0 is padding, on both sides.
+    As published, embeddings are multiplied by sqrt(D), positions are sinusoidal and
+    the output head is the target's embedding matrix. The first target token counts
+    even if it is the id of padding.
 
     Args:
         vocabulary_size: int, of the source, or of both languages together.
@@ -33,16 +38,22 @@ class Seq2SeqTransformer(CacheProtocol, keras.Model):
         intermediate_dim: int, inner width of the feed-forward.
         max_sequence_length: int, longest S and T.
         num_decoder_layers: int or None.
-        target_vocabulary_size: int V; None for one joint vocabulary, whose embedding
-            both sides share.
+        target_vocabulary_size: int V; None: both sides share vocabulary and embedding.
         dropout: float in [0, 1), on embeddings and branches.
         norm_position: "post" (as published) or "pre" (with a final norm per side).
         activation: of the feed-forward.
         attention: attention value of every attention, or a list of them cycled over
             the layers; `MultiHeadAttention(num_heads)` unless given.
         feed_forward: likewise; `FeedForward(intermediate_dim)` unless given.
-        remat: bool, blocks keep only their inputs and compute the rest again for the
-            gradient: less memory, more time.
+        remat: bool, blocks compute twice: less memory, more time.
+        pad_token_id: int, the id of padding, on both sides.
+        position: "sinusoidal"; "sinusoidal_halves" (all sines, then all cosines, as in
+            Marian); or "learned", a table a side (as in BART).
+        scale_embedding: bool, embeddings are multiplied by sqrt(D).
+        embedding_norm: bool, a norm a side behind the positions.
+        norm_epsilon: float.
+        tie_embeddings: bool, the output head is the target's embedding matrix.
+        logits_bias: bool, the output head has a bias.
         dtype: dtype policy.
         **kwargs: `name`, `trainable`.
 
@@ -55,7 +66,7 @@ class Seq2SeqTransformer(CacheProtocol, keras.Model):
 
     Raises:
         ValueError: a length past `max_sequence_length`, heads that do not divide, an
-            unknown `norm_position` or input key.
+            unknown `norm_position`, `position` or input key.
 
     Example:
         >>> model = keras_tfm.models.Seq2SeqTransformer(
@@ -88,6 +99,13 @@ class Seq2SeqTransformer(CacheProtocol, keras.Model):
         attention=None,
         feed_forward=None,
         remat=False,
+        pad_token_id=0,
+        position="sinusoidal",
+        scale_embedding=True,
+        embedding_norm=False,
+        norm_epsilon=1e-5,
+        tie_embeddings=True,
+        logits_bias=False,
         dtype=None,
         trainable=True,
         **kwargs,
@@ -97,134 +115,102 @@ class Seq2SeqTransformer(CacheProtocol, keras.Model):
         def part(name):
             return {"name": name, "dtype": part_policy(policy, name)}
 
+        config = {
+            "vocabulary_size": vocabulary_size,
+            "num_layers": num_layers,
+            "num_heads": num_heads,
+            "hidden_dim": hidden_dim,
+            "intermediate_dim": intermediate_dim,
+            "max_sequence_length": max_sequence_length,
+            "num_decoder_layers": num_decoder_layers,
+            "target_vocabulary_size": target_vocabulary_size,
+            "dropout": dropout,
+            "norm_position": norm_position,
+            "remat": remat,
+            "pad_token_id": pad_token_id,
+            "position": position,
+            "scale_embedding": scale_embedding,
+            "embedding_norm": embedding_norm,
+            "norm_epsilon": norm_epsilon,
+            "tie_embeddings": tie_embeddings,
+            "logits_bias": logits_bias,
+        }
+
         # Layers
-        token_embedding = _embedding(
-            vocabulary_size, hidden_dim, part("token_embedding")
-        )
-        target_embedding = token_embedding
-        if target_vocabulary_size is not None:
-            target_embedding = _embedding(
-                target_vocabulary_size, hidden_dim, part("target_token_embedding")
-            )
-        position_encoding = layers.SinusoidalPositionEncoding(
-            **part("position_encoding")
-        )
+        embed_source, embed_target = make_embedders(config, part)
         drop = PairedDropout(dropout, **part("embedding_dropout"))
-        plain = layers.MultiHeadAttention(num_heads)
-        plain_feed_forward = layers.FeedForward(intermediate_dim, activation=activation)
-        wiring = {"norm_position": norm_position, "dropout": dropout}
-        names = [f"encoder_block_{i}" for i in range(num_layers)]
-        with tools.remat_scope(remat, names):
-            encoder_blocks = [
-                layers.TransformerEncoderBlock(
-                    tools.value_of_layer(attention or plain, i),
-                    tools.value_of_layer(feed_forward or plain_feed_forward, i),
-                    **wiring,
-                    **part(name),
-                )
-                for i, name in enumerate(names)
-            ]
-        names = [f"decoder_block_{i}" for i in range(num_decoder_layers or num_layers)]
-        with tools.remat_scope(remat, names):
-            decoder_blocks = [
-                layers.TransformerDecoderBlock(
-                    tools.value_of_layer(attention or plain, i),
-                    tools.value_of_layer(feed_forward or plain_feed_forward, i),
-                    cross_attention=tools.value_of_layer(attention or plain, i),
-                    **wiring,
-                    **part(name),
-                )
-                for i, name in enumerate(names)
-            ]
-        ends = [], []
-        if norm_position != "post":
-            ends = tuple(
-                [keras.layers.LayerNormalization(epsilon=1e-5, **part(f"{side}_norm"))]
-                for side in ("encoder", "decoder")
-            )
+        values = attention, feed_forward, activation
+        encoder_blocks, encoder_end = make_blocks(config, "encoder", values, part)
+        decoder_blocks, decoder_end = make_blocks(config, "decoder", values, part)
+        head = make_head(config, embed_target.embedding, part)
         logits = keras.layers.Activation("linear", name="logits", dtype="float32")
 
         # Graph
         source = keras.Input((None,), dtype="int32", name="source_token_ids")
         target = keras.Input((None,), dtype="int32", name="target_token_ids")
-        self_mask, context_mask = (
-            layers.padding_mask(target),
-            layers.padding_mask(source),
-        )
-        scale = math.sqrt(hidden_dim)
-        x = drop(position_encoding(token_embedding(source) * scale))  # (B, S, D)
-        for layer in encoder_blocks:
-            x = layer(x, padding_mask=context_mask)
-        for norm in ends[0]:
-            x = norm(x)
-        context = x
-        x = drop(position_encoding(target_embedding(target) * scale))  # (B, T, D)
-        for layer in decoder_blocks:
-            x = layer(
-                x,
-                context=context,
-                padding_mask=self_mask,
-                context_padding_mask=context_mask,
-            )
-        for norm in ends[1]:
-            x = norm(x)
-        outputs = logits(target_embedding(x, reverse=True))  # (B, T, V)
+        self_mask = target_mask(target, pad_token_id)
+        context_mask = layers.padding_mask(source, pad_token_id)
+        x = drop(embed_source(source))  # (B, S, D)
+        context = run(encoder_blocks, encoder_end, x, padding_mask=context_mask)
+        x = drop(embed_target(target))  # (B, T, D)
+        masks = {"padding_mask": self_mask, "context_padding_mask": context_mask}
+        hidden = run(decoder_blocks, decoder_end, x, context=context, **masks)
+        outputs = logits(head(hidden))  # (B, T, V)
         inputs = {"source_token_ids": source, "target_token_ids": target}
         super().__init__(inputs, outputs, **kwargs)
         tools.settle(self, policy, trainable)
         self.input_spec = None  # `call` checks
 
         # Config
-        self.token_embedding = token_embedding
-        self.target_embedding = target_embedding
-        self.position_encoding = position_encoding
+        self.hidden, self.head = hidden, head
+        self.embed_source, self.embed_target = embed_source, embed_target
+        self.token_embedding = embed_source.embedding
+        self.target_embedding = embed_target.embedding
         self.encoder_blocks, self.decoder_blocks = encoder_blocks, decoder_blocks
-        self.encoder_end, self.decoder_end = ends
-        self.vocabulary_size = vocabulary_size
-        self.num_layers = num_layers
-        self.num_heads = num_heads
-        self.hidden_dim = hidden_dim
+        self.encoder_end, self.decoder_end = encoder_end, decoder_end
+        self.vocabulary_size, self.pad_token_id = vocabulary_size, pad_token_id
+        self.target_vocabulary_size = target_vocabulary_size
+        self.num_layers, self.num_decoder_layers = num_layers, num_decoder_layers
+        self.num_heads, self.hidden_dim = num_heads, hidden_dim
+        self.dropout, self.remat, self.norm_position = dropout, remat, norm_position
         self.intermediate_dim = intermediate_dim
         self.max_sequence_length = max_sequence_length
-        self.num_decoder_layers = num_decoder_layers
-        self.target_vocabulary_size = target_vocabulary_size
-        self.dropout = dropout
-        self.remat = remat
-        self.norm_position = norm_position
+        self._numbers = config
         self._values = tools.blocks_config(activation, attention, feed_forward)
 
     def call(self, inputs, training=None, mask=None):
-        self._check(inputs)
-        return super().call(inputs, training=training, mask=mask)
+        return super().call(self.complete(inputs), training=training, mask=mask)
 
     def compute_output_spec(self, inputs, training=None, mask=None):
-        self._check(inputs)
-        return super().compute_output_spec(inputs)
+        return super().compute_output_spec(self.complete(inputs))
 
-    def _check(self, inputs):
+    def complete(self, inputs):
+        """All inputs; none may be missing here.
+
+        Args:
+            inputs: see the call arguments.
+
+        Returns: dict with both keys.
+        """
         names = {"source_token_ids", "target_token_ids"}
         if not isinstance(inputs, dict) or set(inputs) != names:
             got = sorted(inputs) if isinstance(inputs, dict) else type(inputs).__name__
             raise ValueError(f"Inputs must be a dict with {sorted(names)}, got {got}.")
         for name in names:
             tools.check_length(inputs[name], self.max_sequence_length, name)
+        return inputs
 
     def encode(self, source_token_ids):
         """The encoder alone, as decoding with a cache needs it.
 
         Args:
-            source_token_ids: int (B, S), 0 is padding.
+            source_token_ids: int (B, S).
 
         Returns: pair of float (B, S, D) and bool (B, S), True for real tokens.
         """
-        mask = layers.padding_mask(source_token_ids)
-        x = self.token_embedding(source_token_ids) * math.sqrt(self.hidden_dim)
-        x = self.position_encoding(x)
-        for layer in self.encoder_blocks:
-            x = layer(x, padding_mask=mask)
-        for norm in self.encoder_end:
-            x = norm(x)
-        return x, mask
+        mask = layers.padding_mask(source_token_ids, self.pad_token_id)
+        x = self.embed_source(source_token_ids)
+        return run(self.encoder_blocks, self.encoder_end, x, padding_mask=mask), mask
 
     def init_cache(self, batch_size, max_length, context=None):
         """Empty caches of the decoder blocks, cross-attention's filled.
@@ -265,8 +251,7 @@ class Seq2SeqTransformer(CacheProtocol, keras.Model):
         """
         if positions is None:
             positions = ops.arange(ops.shape(token_ids)[1], dtype="int32") + cache_index
-        x = self.target_embedding(token_ids) * math.sqrt(self.hidden_dim)
-        x = self.position_encoding(x, positions=positions)
+        x = self.embed_target(token_ids, positions)
         new_cache = []
         for layer, layer_cache in zip(self.decoder_blocks, cache):
             x, layer_cache = layer.call_with_cache(
@@ -277,9 +262,7 @@ class Seq2SeqTransformer(CacheProtocol, keras.Model):
                 context_padding_mask=context_padding_mask,
             )
             new_cache.append(layer_cache)
-        for norm in self.decoder_end:
-            x = norm(x)
-        return x, new_cache
+        return run([], self.decoder_end, x), new_cache
 
     def logits_of(self, hidden):
         """Logits of the next target token.
@@ -289,24 +272,14 @@ class Seq2SeqTransformer(CacheProtocol, keras.Model):
 
         Returns: float32 (B, T, V).
         """
-        return ops.cast(self.target_embedding(hidden, reverse=True), "float32")
+        return self.head(hidden)
+
+    def output_matrix(self):
+        """What `logits_of` multiplies by, float (V, D), and adds, (V,) or None."""
+        return self.head.weights()
 
     def get_config(self):
-        return {
-            **tools.base_config(self),
-            "vocabulary_size": self.vocabulary_size,
-            "num_layers": self.num_layers,
-            "num_heads": self.num_heads,
-            "hidden_dim": self.hidden_dim,
-            "intermediate_dim": self.intermediate_dim,
-            "max_sequence_length": self.max_sequence_length,
-            "num_decoder_layers": self.num_decoder_layers,
-            "target_vocabulary_size": self.target_vocabulary_size,
-            "dropout": self.dropout,
-            "remat": self.remat,
-            "norm_position": self.norm_position,
-            **self._values,
-        }
+        return {**tools.base_config(self), **self._numbers, **self._values}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
@@ -322,13 +295,5 @@ class Seq2SeqTransformer(CacheProtocol, keras.Model):
             max_sequence_length: int, longest S and T.
             **changes: further constructor arguments that differ.
         """
-        numbers = numbers_of(SEQ2SEQ_SIZES, size)
-        numbers["max_sequence_length"] = max_sequence_length
-        return cls(vocabulary_size, **{**numbers, **changes})
-
-
-def _embedding(vocabulary_size, hidden_dim, part):
-    initializer = keras.initializers.RandomNormal(stddev=hidden_dim**-0.5)
-    return TiedEmbedding(
-        vocabulary_size, hidden_dim, embeddings_initializer=initializer, **part
-    )
+        changes = {"max_sequence_length": max_sequence_length, **changes}
+        return cls(vocabulary_size, **{**numbers_of(SEQ2SEQ_SIZES, size), **changes})

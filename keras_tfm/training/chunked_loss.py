@@ -25,10 +25,10 @@ class ChunkedLossModel(keras.Model):
     the states before the logits.
 
     Args:
-        model: a `GPT`, a `BertPretrainer` without next sentences, or another functional
-            model of one output, with a symbolic tensor `hidden`, float (B, T, D), and
-            a method `output_matrix()`, which gives what makes logits of it: float
-            (V, D) and a bias (V,) or None.
+        model: a `GPT`, a `Seq2SeqTransformer`, a `BertPretrainer` without next
+            sentences, or another functional model of one output, with a symbolic
+            tensor `hidden`, float (B, T, D), and a method `output_matrix()`, which
+            gives what makes logits of it: float (V, D) and a bias (V,) or None.
         num_chunks: int, into which the positions are cut.
         label_smoothing: float in [0, 1).
         ignore_id: int, the label of a position without a loss, or None.
