@@ -2,6 +2,7 @@
 
 from keras_tfm.layers.activations import gelu_tanh
 from keras_tfm.layers.alibi_bias import AlibiBias
+from keras_tfm.layers.chunked_feed_forward import ChunkedFeedForward
 from keras_tfm.layers.class_token import ClassToken
 from keras_tfm.layers.dot_product_attention import scaled_dot_product_attention
 from keras_tfm.layers.drop_path import DropPath
@@ -27,6 +28,7 @@ from keras_tfm.layers.position_embedding_2d import (
     resize_position_table,
 )
 from keras_tfm.layers.relative_position_bias import RelativePositionBias
+from keras_tfm.layers.reversible_blocks import ReversibleBlocks
 from keras_tfm.layers.ring_attention import RingAttention
 from keras_tfm.layers.rotary_embedding import RotaryEmbedding
 from keras_tfm.layers.sinusoidal_position_encoding import (
@@ -38,6 +40,7 @@ from keras_tfm.layers.transformer_encoder_block import TransformerEncoderBlock
 
 __all__ = [
     "AlibiBias",
+    "ChunkedFeedForward",
     "ClassToken",
     "DropPath",
     "FeedForward",
@@ -54,6 +57,7 @@ __all__ = [
     "PerformerAttention",
     "PositionEmbedding2D",
     "RelativePositionBias",
+    "ReversibleBlocks",
     "RingAttention",
     "RotaryEmbedding",
     "SinusoidalPositionEncoding",
