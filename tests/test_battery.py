@@ -195,6 +195,12 @@ CASES = [
         masked,
         4,
     ),
+    Case(
+        layers.ChunkedFeedForward,
+        {"feed_forward": layers.FeedForward(7), "chunk_size": 3},
+        stream,
+        4,
+    ),
     Case(layers.ClassToken, {"num_tokens": 2}, stream, 1),
     Case(layers.DropPath, {"rate": 0.3, "seed": 7}, stream, 0),
     Case(layers.FeedForward, {**FEED_FORWARD, "use_bias": False}, stream, 2),
@@ -250,6 +256,17 @@ CASES = [
         {"num_heads": 3, "num_buckets": 8, "max_distance": 20, "bidirectional": False},
         lengths,
         1,
+    ),
+    Case(
+        layers.ReversibleBlocks,
+        {
+            "block": layers.TransformerEncoderBlock(
+                layers.MultiHeadAttention(2), layers.FeedForward(7)
+            ),
+            "num_blocks": 2,
+        },
+        masked,
+        2 * (8 + 4 + 4),
     ),
     Case(layers.RotaryEmbedding, ROTARY, heads, 0),
     Case(

@@ -3,6 +3,7 @@
 from keras_tfm.layers.activations import gelu_tanh
 from keras_tfm.layers.alibi_bias import AlibiBias
 from keras_tfm.layers.big_bird_attention import BigBirdAttention
+from keras_tfm.layers.chunked_feed_forward import ChunkedFeedForward
 from keras_tfm.layers.class_token import ClassToken
 from keras_tfm.layers.dot_product_attention import scaled_dot_product_attention
 from keras_tfm.layers.drop_path import DropPath
@@ -29,6 +30,7 @@ from keras_tfm.layers.position_embedding_2d import (
     resize_position_table,
 )
 from keras_tfm.layers.relative_position_bias import RelativePositionBias
+from keras_tfm.layers.reversible_blocks import ReversibleBlocks
 from keras_tfm.layers.ring_attention import RingAttention
 from keras_tfm.layers.rotary_embedding import RotaryEmbedding
 from keras_tfm.layers.sinusoidal_position_encoding import (
@@ -42,6 +44,7 @@ from keras_tfm.layers.transformer_encoder_block import TransformerEncoderBlock
 __all__ = [
     "AlibiBias",
     "BigBirdAttention",
+    "ChunkedFeedForward",
     "ClassToken",
     "DropPath",
     "FeedForward",
@@ -59,6 +62,7 @@ __all__ = [
     "PerformerAttention",
     "PositionEmbedding2D",
     "RelativePositionBias",
+    "ReversibleBlocks",
     "RingAttention",
     "RotaryEmbedding",
     "SinusoidalPositionEncoding",

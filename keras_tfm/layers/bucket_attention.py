@@ -16,8 +16,8 @@ from keras import ops
 from keras_tfm.layers.masks import as_rank_2
 
 LOW = -1e30
-SELF = -1e5  # the score of a token with itself: used if it has nobody else
-NOBODY = -1  # a bucket that no query is in
+SELF = -1e5  # log weight of a round in which a token has nobody but itself
+NOBODY, NO_KEY = -1, -2  # buckets of padding, as queries and as keys
 
 
 def attend_in_buckets(
@@ -44,21 +44,24 @@ def attend_in_buckets(
     query, mixed = pairs[..., :width], pairs[..., width:]  # (R, n, C, H)
 
     scores = _scores(query, _neighbours(unit(query), causal))  # (R, n, C, W)
-    seen, same = _window(size, causal)
-    across = ops.expand_dims(_neighbours(places.buckets, causal, NOBODY), 2)
+    across = ops.where(places.buckets < 0, NO_KEY, places.buckets)
+    across = ops.expand_dims(_neighbours(across, causal, NO_KEY), 2)  # (R, n, 1, W)
     keep = ops.equal(ops.expand_dims(places.buckets, 3), across)
-    keep = ops.logical_and(keep, ops.logical_and(seen, across >= 0))
-    weights, sums = _softmax(scores, keep, same)
+    keep = ops.logical_and(keep, _window(size, causal))
+    weights, total, sums = _exponentials(scores, keep)
     weights = ops.cast(weights, value.dtype)
     weights = weights if dropout is None else dropout(weights)
-    mixed = ops.matmul(weights, _neighbours(mixed, causal))  # (R, n, C, H)
+    found = ops.matmul(weights, _neighbours(mixed, causal))  # (R, n, C, H)
+    mixed = ops.where(total > 0, found / ops.cast(_or_one(total), value.dtype), mixed)
 
     mixed = ops.concatenate([ops.cast(mixed, sums.dtype), sums], axis=-1)
     mixed = places.unsort(mixed)  # (R, G, S, H + 1)
     shares = ops.softmax(mixed[..., -1:], axis=1) if places.rounds > 1 else 1.0
     mixed = ops.sum(shares * mixed[..., :-1], axis=1)[:, :length]
-    mixed = ops.reshape(mixed, (batch, heads, length, width))
-    return ops.cast(mixed, value.dtype)
+    mixed = ops.cast(ops.reshape(mixed, (batch, heads, length, width)), value.dtype)
+    if padding_mask is None:
+        return mixed
+    return ops.where(ops.expand_dims(padding_mask, (1, 3)), mixed, 0)
 
 
 def weights_in_buckets(
@@ -90,6 +93,7 @@ def weights_in_buckets(
     rows, columns = ops.expand_dims(rows, 1), ops.arange(ops.shape(query_key)[2])
     columns = ops.expand_dims(ops.cast(columns, "int32"), 0)
     past, same = columns <= rows, ops.equal(columns, rows)
+    before_or_beside = columns < rows if causal else columns != rows
     real = (
         None
         if padding_mask is None
@@ -105,16 +109,19 @@ def weights_in_buckets(
         before = ops.where(past, count, 0)
         place = ops.sum(before, axis=-1, keepdims=True) - ops.cumsum(count, axis=-1)
         keep = ops.logical_and(keep, ops.abs(place) < size)
-        if causal:
-            keep = ops.logical_and(keep, past)
-        if real is not None:
-            keep = ops.logical_and(keep, ops.any(ops.logical_and(keep, same), -1, True))
-        found.append(_softmax(scores, keep, same))
+        keep = ops.logical_and(keep, before_or_beside)
+        weight, total, sums = _exponentials(scores, keep)
+        alone = ops.cast(ops.logical_and(total == 0, same), weight.dtype)
+        found.append((weight / _or_one(total) + alone, sums))
     weights, sums = zip(*found)
-    if len(found) == 1:
-        return weights[0]
-    shares = ops.softmax(ops.concatenate(sums, axis=-1), axis=-1)  # (B, N, T, G)
-    return sum(w * shares[..., i : i + 1] for i, w in enumerate(weights))
+    if len(found) > 1:
+        shares = ops.softmax(ops.concatenate(sums, axis=-1), axis=-1)  # (B, N, T, G)
+        weights = [w * shares[..., i : i + 1] for i, w in enumerate(weights)]
+    weights = sum(weights)
+    if real is None:
+        return weights
+    asked = ops.any(ops.logical_and(real, same), axis=-1, keepdims=True)
+    return ops.where(asked, weights, 0.0)
 
 
 def unit(x):
@@ -129,29 +136,30 @@ def _scores(query, key):
     return ops.cast(scores, keras.backend.result_type(scores.dtype, "float32"))
 
 
-def _softmax(scores, keep, same):
-    """Weights, zero where nothing is kept, and log of the sum of exp(scores)."""
-    scores = ops.where(same, SELF, scores)
+def _exponentials(scores, keep):
+    """Weights that are not divided yet, their sum, and its logarithm.
+
+    Whoever sees nobody has a sum of zero and a logarithm of SELF.
+    """
     scores = ops.where(keep, scores, LOW)
-    best = ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True))
-    weights = ops.where(keep, ops.exp(scores - best), 0.0)
+    best = ops.maximum(ops.max(scores, axis=-1, keepdims=True), SELF)
+    best = ops.stop_gradient(best)
+    weights = ops.exp(scores - best)
     total = ops.sum(weights, axis=-1, keepdims=True)
-    total = ops.where(total > 0, total, 1.0)
-    return weights / total, best + ops.log(total)
+    return weights, total, best + ops.log(_or_one(total))
+
+
+def _or_one(total):
+    return ops.where(total > 0, total, 1.0)
 
 
 def _window(size, causal):
-    """Which neighbours are fewer than C places away, and which is the token itself.
-
-    Returns: two bool (C, W).
-    """
+    """Which neighbours, but the token itself, are fewer than C away: bool (C, W)."""
     places = ops.expand_dims(ops.arange(size, dtype="int32") + size, 1)
     columns = ops.arange((2 if causal else 3) * size, dtype="int32")
     distance = places - ops.expand_dims(columns, 0)
-    seen = ops.abs(distance) < size
-    if causal:
-        seen = ops.logical_and(seen, distance >= 0)
-    return seen, ops.equal(distance, 0)
+    other = distance > 0 if causal else distance != 0
+    return ops.logical_and(ops.abs(distance) < size, other)
 
 
 def _neighbours(x, causal, fill=0):

@@ -89,6 +89,12 @@ def takes(value, argument):
     return argument in inspect.signature(value.call).parameters
 
 
+def draws_random_numbers(value):
+    """Whether a built part draws random numbers, as one with dropout does."""
+    states = [v.name for v in value.non_trainable_variables]
+    return "seed_generator_state" in states
+
+
 def serialize_value(value):
     """Config of a part, without the shapes it was built with.
 
