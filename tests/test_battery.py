@@ -293,7 +293,12 @@ CASES = [
         call={"use_causal_mask": True},
         plain=True,
     ),
-    Case(layers.SinusoidalPositionEncoding, {"max_wavelength": 100.0}, placed, 0),
+    Case(
+        layers.SinusoidalPositionEncoding,
+        {"max_wavelength": 100.0, "interleaved": False},
+        placed,
+        0,
+    ),
     Case(
         layers.TransformerEncoderBlock,
         {

@@ -37,6 +37,7 @@ def reviews(path, count=80):
     return f"csv:{path}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rank", [0, 2])
 def test_fine_tuned(rank, checkpoint, tmp_path, capsys):
     out = tmp_path / "out"

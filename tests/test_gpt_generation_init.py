@@ -70,6 +70,7 @@ def greedy(folder, settings):
     return gpt_generation.sample(model, tokenizer, settings, 1)[0].removeprefix("the")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rank", [0, 2])
 def test_fine_tunes_and_talks(rank, checkpoint, tmp_path, capsys, monkeypatch):
     settings = config(

@@ -84,6 +84,7 @@ def test_adapters_are_exchanged(tmp_path):
     assert_near(model.predict(IDS, verbose=0), expected, atol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
 def test_merged_and_exported(dtype, tmp_path):

