@@ -124,6 +124,12 @@ RING = {
     "use_bias": False,
     "kernel_initializer": initializer(),
 }
+HEADS = {
+    "key_dim": 6,
+    "use_bias": False,
+    "attention_dropout": 0.1,
+    "kernel_initializer": initializer(),
+}
 WIRING = {
     "norm_position": "sandwich",
     "norm": "rms",
@@ -174,6 +180,21 @@ ROTARY = {
 }
 CASES = [
     Case(layers.AlibiBias, {"num_heads": 3}, lengths, 0),
+    Case(
+        layers.BigBirdAttention,
+        {
+            "num_heads": 4,
+            "block_size": 2,
+            "random_blocks": 1,
+            "first_blocks": 0,
+            "last_blocks": 2,
+            "global_tokens": 1,
+            "seed": 3,
+            **HEADS,
+        },
+        masked,
+        4,
+    ),
     Case(layers.ClassToken, {"num_tokens": 2}, stream, 1),
     Case(layers.DropPath, {"rate": 0.3, "seed": 7}, stream, 0),
     Case(layers.FeedForward, {**FEED_FORWARD, "use_bias": False}, stream, 2),
@@ -188,6 +209,12 @@ CASES = [
         1,
     ),
     Case(layers.LinformerAttention, LINFORMER, masked, 4 + 1),
+    Case(
+        layers.LongformerAttention,
+        {"num_heads": 4, "window": 2, "global_tokens": 2, **HEADS},
+        masked,
+        7,
+    ),
     Case(layers.Mamba2Mixer, MAMBA_2, masked, 9),
     Case(layers.MambaMixer, MAMBA, masked, 11),
     Case(layers.MambaMixer, {}, masked, 9, plain=True),
@@ -225,6 +252,30 @@ CASES = [
         1,
     ),
     Case(layers.RotaryEmbedding, ROTARY, heads, 0),
+    Case(
+        layers.SlidingWindowAttention,
+        {
+            "num_heads": 4,
+            "window": 2,
+            "dilation": 2,
+            "num_key_value_heads": 2,
+            "rotary": layers.RotaryEmbedding(100.0),
+            "qk_norm": "rms",
+            "logit_soft_cap": 20.0,
+            **HEADS,
+        },
+        masked,
+        6,
+        plain=True,
+    ),
+    Case(
+        layers.SlidingWindowAttention,
+        {"num_heads": 3, "window": 3, "relative_bias": layers.AlibiBias(3)},
+        masked,
+        8,
+        call={"use_causal_mask": True},
+        plain=True,
+    ),
     Case(layers.SinusoidalPositionEncoding, {"max_wavelength": 100.0}, placed, 0),
     Case(
         layers.TransformerEncoderBlock,

@@ -2,6 +2,7 @@
 
 from keras_tfm.layers.activations import gelu_tanh
 from keras_tfm.layers.alibi_bias import AlibiBias
+from keras_tfm.layers.big_bird_attention import BigBirdAttention
 from keras_tfm.layers.class_token import ClassToken
 from keras_tfm.layers.dot_product_attention import scaled_dot_product_attention
 from keras_tfm.layers.drop_path import DropPath
@@ -9,6 +10,7 @@ from keras_tfm.layers.feed_forward import FeedForward, GatedFeedForward
 from keras_tfm.layers.layer_scale import LayerScale
 from keras_tfm.layers.learned_position_embedding import LearnedPositionEmbedding
 from keras_tfm.layers.linformer_attention import LinformerAttention
+from keras_tfm.layers.longformer_attention import LongformerAttention
 from keras_tfm.layers.lsh_attention import LSHAttention
 from keras_tfm.layers.mamba2_mixer import Mamba2Mixer
 from keras_tfm.layers.mamba_mixer import MambaMixer
@@ -33,11 +35,13 @@ from keras_tfm.layers.sinusoidal_position_encoding import (
     SinusoidalPositionEncoding,
     sinusoidal_table,
 )
+from keras_tfm.layers.sliding_window_attention import SlidingWindowAttention
 from keras_tfm.layers.transformer_decoder_block import TransformerDecoderBlock
 from keras_tfm.layers.transformer_encoder_block import TransformerEncoderBlock
 
 __all__ = [
     "AlibiBias",
+    "BigBirdAttention",
     "ClassToken",
     "DropPath",
     "FeedForward",
@@ -46,6 +50,7 @@ __all__ = [
     "LayerScale",
     "LearnedPositionEmbedding",
     "LinformerAttention",
+    "LongformerAttention",
     "Mamba2Mixer",
     "MambaMixer",
     "MixtureOfExperts",
@@ -57,6 +62,7 @@ __all__ = [
     "RingAttention",
     "RotaryEmbedding",
     "SinusoidalPositionEncoding",
+    "SlidingWindowAttention",
     "TransformerDecoderBlock",
     "TransformerEncoderBlock",
     "causal_mask",

@@ -50,6 +50,19 @@ def sliding_window_mask(
     return ops.logical_and(near, ops.greater_equal(distance, 0)) if causal else near
 
 
+def dilated_mask(query_length, key_length, dilation, query_offset=0):
+    """True where a key is a multiple of `dilation` positions away, bool (T, S).
+
+    Args:
+        query_length: int or int tensor, T.
+        key_length: int or int tensor, S.
+        dilation: int.
+        query_offset: int or int tensor, position of the first query.
+    """
+    distance = _distance(query_length, key_length, query_offset)
+    return ops.equal(ops.mod(distance, dilation), 0)
+
+
 def _distance(query_length, key_length, query_offset):
     """Query position minus key position, int32 (T, S)."""
     key_length = query_length if key_length is None else key_length

@@ -6,6 +6,13 @@ Letters: B batch, T query length, S key-value length, M cache length, D width of
 
 import keras
 
+from keras_tfm.layers.attention_parts import (
+    active_dropout,
+    check_qk_norm,
+    check_window,
+    make_head_parts,
+    with_relative_bias,
+)
 from keras_tfm.layers.attention_projections import (
     make_projections,
     project_keys_values,
@@ -17,7 +24,6 @@ from keras_tfm.layers.cached_attention import make_cache, read_cache
 from keras_tfm.layers.dot_product_attention import attend
 from keras_tfm.layers.heads import attention_spec, check_heads
 from keras_tfm.layers.masks import combine_masks
-from keras_tfm.layers.parts import NORMS, make_dropout, make_norm
 from keras_tfm.layers.policies import owner_dtype
 from keras_tfm.layers.values import deserialize_values, recreate, serialize_value
 
@@ -96,10 +102,9 @@ class MultiHeadAttention(keras.layers.Layer):
     ):
         super().__init__(autocast=False, **kwargs)
         check_heads(num_heads, num_key_value_heads)
-        if window is not None and window < 1:
-            raise ValueError(f"`window` must be at least 1, got {window}.")
-        if qk_norm not in (None, *NORMS):
-            raise ValueError(f'`qk_norm` must be "rms" or "layer", got {qk_norm!r}.')
+        if window is not None:
+            check_window(window)
+        check_qk_norm(qk_norm)
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.num_key_value_heads = num_key_value_heads
@@ -122,17 +127,7 @@ class MultiHeadAttention(keras.layers.Layer):
             self.num_key_value_heads,
             self.use_output_bias,
         )
-        heads_shape = (*inputs_shape[:-1], self.num_heads, self.key_shape[1])
-        self.query_norm = self.key_norm = None
-        if self.qk_norm is not None:
-            norm = self.qk_norm, 1e-6, heads_shape
-            self.query_norm = make_norm(self, "query_norm", *norm)
-            self.key_norm = make_norm(self, "key_norm", *norm)
-        if self.rotary is not None:
-            self.rotary.build(heads_shape)
-        if self.relative_bias is not None:
-            self.relative_bias.build(inputs_shape, context_shape or inputs_shape)
-        self.drop = make_dropout(self, "attention_dropout", self.attention_dropout)
+        make_head_parts(self, inputs_shape, context_shape)
 
     def call(
         self,
@@ -163,7 +158,7 @@ class MultiHeadAttention(keras.layers.Layer):
             padding_mask=padding_mask,
             attention_mask=attention_mask,
             use_causal_mask=use_causal_mask,
-            dropout=self.drop if training and self.attention_dropout else None,
+            dropout=active_dropout(self, training),
             implementation=self.implementation,
         )
 
@@ -223,10 +218,9 @@ class MultiHeadAttention(keras.layers.Layer):
         **masks_and_dropout,
     ):
         query, key, value = query_key_value
-        if self.relative_bias is not None:
-            lengths = query[:, 0], key[:, 0]  # (B, T, H), (B, S, H)
-            bias = self.relative_bias(*lengths, query_offset=query_offset)
-            attention_bias = bias if attention_bias is None else attention_bias + bias
+        attention_bias = with_relative_bias(
+            self, query, key, attention_bias, query_offset
+        )
         heads = attend(
             query,
             key,
