@@ -111,14 +111,15 @@ def _forward(sequences, rates, state, lanes):
     def segment(carried, parts):
         time_step, drive, write, read = parts
         moves = _decay(time_step, rates), _outer(write, drive)
-        starts, last = _lane_starts(carried[0], moves, time_step, rates, lanes)
+        starts = _lane_starts(carried[0], moves, time_step, rates, lanes)
 
         def step(carried, now):
             after = now[0] * carried[0] + now[1]
             return [after], [_read(after, now[2])]
 
-        _, made = walk(step, [starts], [*moves, read], [ops.zeros_like(drive)])
-        return [last], [*made, carried[0]]
+        room = [ops.zeros_like(drive)]
+        (ends,), made = walk(step, [starts], [*moves, read], room)
+        return [_by_lane(ends, lanes)[-1]], [*made, carried[0]]
 
     room = ops.zeros_like(sequences[1]), _room(sequences[0], state)
     (last,), (outputs, starts) = walk(segment, [state], sequences, room)
@@ -150,7 +151,7 @@ def _segment_gradient(parts, rates, start, above, lanes):
     time_step, drive, write, read = parts
     of_outputs, of_last = above
     decay, inflow = _decay(time_step, rates), _outer(write, drive)
-    starts, _ = _lane_starts(start, (decay, inflow), time_step, rates, lanes)
+    starts = _lane_starts(start, (decay, inflow), time_step, rates, lanes)
     states = _states(starts, decay, inflow)  # (J, M, N, E), after each step
 
     def step(carried, now):  # carried: gradient of the state before the later step
@@ -158,15 +159,15 @@ def _segment_gradient(parts, rates, start, above, lanes):
         return [now[0] * of_after], [of_after]
 
     sources = decay, _outer(read, of_outputs)
-    of_ends, of_start = _lane_starts(of_last, sources, time_step, rates, lanes, step)
+    of_ends = _lane_starts(of_last, sources, time_step, rates, lanes, step)
     room = [ops.zeros_like(decay)]
-    _, (of_states,) = walk(step, [of_ends], sources, room, reverse=True)
+    (of_starts,), (of_states,) = walk(step, [of_ends], sources, room, reverse=True)
 
     before = ops.concatenate([ops.expand_dims(starts, 0), states[:-1]], axis=0)
     of_exponent = decay * before * of_states
     return (
         ops.sum(of_exponent * ops.expand_dims(time_step, 2), axis=(0, 1)),  # of rates
-        of_start,
+        _by_lane(of_starts, lanes)[0],
         ops.sum(of_exponent * rates, axis=2),  # of time_step
         _read(of_states, write),  # of drive
         _along(of_states, drive),  # of write
@@ -185,7 +186,7 @@ def _states(starts, decay, inflow):
 
 
 def _lane_starts(state, moves, time_step, rates, lanes, back=None):
-    """Lane after lane: what each begins with, and what the last one ends with.
+    """What each lane begins with, from where they end if they begin with nothing.
 
     Args:
         state: (B, N, E), what the first one begins with.
@@ -195,8 +196,10 @@ def _lane_starts(state, moves, time_step, rates, lanes, back=None):
         lanes: int P.
         back: None, or the step of a walk from the last lane to the first.
 
-    Returns: pair of (M, N, E) and (B, N, E).
+    Returns: float (M, N, E).
     """
+    if isinstance(lanes, int) and lanes == 1:
+        return state
     reverse = back is not None
 
     def step(carried, now):
@@ -208,16 +211,19 @@ def _lane_starts(state, moves, time_step, rates, lanes, back=None):
     nothing = ops.zeros_like(moves[0][0])
     (ends,), _ = walk(alone if reverse else step, [nothing], moves, reverse=reverse)
     whole = _decay(ops.sum(time_step, axis=0), rates)  # (M, N, E)
-    shape = lanes, -1, *rates.shape
-    whole, ends = (ops.reshape(x, shape) for x in (whole, ends))
+    whole, ends = _by_lane(whole, lanes), _by_lane(ends, lanes)
 
     def lane(carried, now):
         return step(carried, now)[0], carried
 
-    (last,), (begins,) = walk(
-        lane, [state], [whole, ends], [ops.zeros_like(ends)], reverse
-    )
-    return ops.reshape(begins, (-1, *rates.shape)), last
+    room = [ops.zeros_like(ends)]
+    _, (begins,) = walk(lane, [state], [whole, ends], room, reverse)
+    return ops.reshape(begins, (-1, *rates.shape))
+
+
+def _by_lane(x, lanes):
+    """(M, N, E) -> (P, B, N, E)."""
+    return ops.reshape(x, (lanes, -1, *x.shape[1:]))
 
 
 def _decay(time_step, rates):
