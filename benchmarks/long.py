@@ -240,12 +240,13 @@ def main():
             rows += rows_of(length, names, given)
             tables["one layer, 8 heads of 64, forward and backward"] = rows
             write("long", tables, given.output_dir)
-        draw(rows, given.output_dir)
     if "slopes" in given.tables and rows:
         tables["slopes in log-log"] = slopes(rows)
     if "peers" in given.tables:
         tables["beside Transformers"] = peers(names, given)
     write("long", tables, given.output_dir)
+    if rows:
+        draw(rows, given.output_dir)
 
 
 if __name__ == "__main__":

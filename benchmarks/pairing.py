@@ -138,7 +138,7 @@ def race(module, contenders, settings, threads, repeats):
 
 
 def write(name, tables, folder):
-    """Write tables as Markdown and JSON, and print them.
+    """Write tables as Markdown and JSON and draw their seconds, and print them.
 
     Args:
         name: str, of the files.
@@ -160,7 +160,35 @@ def write(name, tables, folder):
         lines.append("")
     text = "\n".join(lines)
     (folder / f"{name}.md").write_text(text)
+    _draw_bars({k: v for k, v in tables.items() if _seconds(v)}, folder / f"{name}.png")
     print(text)
+
+
+def _seconds(rows):
+    """(contender, seconds) of the rows that have a number of them."""
+    first = next(iter(rows[0]), "") if rows else ""
+    pairs = [(str(row.get(first, "")), row.get("seconds")) for row in rows]
+    return [pair for pair in pairs if isinstance(pair[1], float)]
+
+
+def _draw_bars(tables, path):
+    """One panel of bars for each table of seconds."""
+    if not tables:
+        return
+    import matplotlib.pyplot as plt
+
+    size = sum(len(rows) + 2 for rows in tables.values()) * 0.3
+    figure, axes = plt.subplots(
+        len(tables), 1, figsize=(8, size), squeeze=False, layout="constrained"
+    )
+    for axis, (title, rows) in zip(axes[:, 0], tables.items()):
+        names, seconds = zip(*_seconds(rows))
+        axis.barh(range(len(names)), seconds)
+        axis.set_yticks(range(len(names)), names)
+        axis.invert_yaxis()
+        axis.set(title=title, xlabel="seconds")
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
 
 
 def machine():

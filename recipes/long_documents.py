@@ -51,7 +51,7 @@ class Config(flags.Common):
     attention: str = option("window", f"names with commas, of {', '.join(ATTENTIONS)}")
     window: int = option(64, "positions that a local attention sees to either side")
     split: str = option("test", "TFDS split to evaluate on")
-    epochs: int = option(4, "passes over the documents")
+    epochs: int = option(2, "passes over the documents")
     steps: int = option(100, "of books: steps an epoch, on new windows of the text")
     batch_size: int = option(8, "documents a step")
     max_length: int = option(1024, "longest document in tokens; longer ones are cut")
@@ -103,7 +103,7 @@ def load(config):
 
 
 def pages(texts, labels, paragraphs, count, seed):
-    """Documents that speak of one class most: a quarter of the paragraphs is of it.
+    """Documents that speak of one class most: half of the paragraphs are of it.
 
     The others are of any class, so that a document must be read to its end.
 
@@ -120,7 +120,7 @@ def pages(texts, labels, paragraphs, count, seed):
     classes = rng.permutation(np.arange(count) % (max(labels) + 1))
     made = []
     for label in classes:
-        own = rng.choice(np.flatnonzero(labels == label), -(-paragraphs // 4))
+        own = rng.choice(np.flatnonzero(labels == label), -(-paragraphs // 2))
         others = rng.choice(len(texts), paragraphs - len(own))
         chosen = rng.permutation(np.concatenate([own, others]))
         made.append("\n".join(texts[i] for i in chosen))
