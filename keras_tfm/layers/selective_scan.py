@@ -117,12 +117,12 @@ def _forward(sequences, rates, state, lanes):
             after = now[0] * carried[0] + now[1]
             return [after], [_read(after, now[2])]
 
-        room = [ops.zeros_like(drive)]
-        (ends,), made = walk(step, [starts], [*moves, read], room)
+        zeros = [ops.zeros_like(drive[0])]
+        (ends,), made = walk(step, [starts], [*moves, read], zeros)
         return [_by_lane(ends, lanes)[-1]], [*made, carried[0]]
 
-    room = ops.zeros_like(sequences[1]), _room(sequences[0], state)
-    (last,), (outputs, starts) = walk(segment, [state], sequences, room)
+    zeros = [ops.zeros_like(sequences[1][0]), ops.zeros_like(state)]
+    (last,), (outputs, starts) = walk(segment, [state], sequences, zeros)
     return outputs, last, starts
 
 
@@ -140,7 +140,7 @@ def _backward(sequences, rates, starts, above, lanes):
         segment,
         [ops.zeros_like(rates), of_last],
         [*sequences, of_outputs, starts],
-        [ops.zeros_like(x) for x in sequences],
+        [ops.zeros_like(x[0]) for x in sequences],
         reverse=True,
     )
     return *carried, *made
@@ -160,8 +160,8 @@ def _segment_gradient(parts, rates, start, above, lanes):
 
     sources = decay, _outer(read, of_outputs)
     of_ends = _lane_starts(of_last, sources, time_step, rates, lanes, step)
-    room = [ops.zeros_like(decay)]
-    (of_starts,), (of_states,) = walk(step, [of_ends], sources, room, reverse=True)
+    zeros = [ops.zeros_like(starts)]
+    (of_starts,), (of_states,) = walk(step, [of_ends], sources, zeros, reverse=True)
 
     before = ops.concatenate([ops.expand_dims(starts, 0), states[:-1]], axis=0)
     of_exponent = decay * before * of_states
@@ -182,7 +182,7 @@ def _states(starts, decay, inflow):
         after = now[0] * carried[0] + now[1]
         return [after], [after]
 
-    return walk(step, [starts], [decay, inflow], [ops.zeros_like(decay)])[1][0]
+    return walk(step, [starts], [decay, inflow], [ops.zeros_like(starts)])[1][0]
 
 
 def _lane_starts(state, moves, time_step, rates, lanes, back=None):
@@ -216,8 +216,8 @@ def _lane_starts(state, moves, time_step, rates, lanes, back=None):
     def lane(carried, now):
         return step(carried, now)[0], carried
 
-    room = [ops.zeros_like(ends)]
-    _, (begins,) = walk(lane, [state], [whole, ends], room, reverse)
+    zeros = [ops.zeros_like(state)]
+    _, (begins,) = walk(lane, [state], [whole, ends], zeros, reverse)
     return ops.reshape(begins, (-1, *rates.shape))
 
 
@@ -244,8 +244,3 @@ def _read(state, read):
 def _along(state, x):
     """(..., N, E) and (..., E) -> (..., N)."""
     return ops.squeeze(ops.matmul(state, ops.expand_dims(x, -1)), -1)
-
-
-def _room(sequence, x):
-    """Zeros (G, ...) for a tensor like `x` of each segment."""
-    return ops.repeat(ops.expand_dims(ops.zeros_like(x), 0), ops.shape(sequence)[0], 0)

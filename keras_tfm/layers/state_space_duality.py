@@ -150,8 +150,8 @@ def carry(decay, ends, state):
         def step(carried, now):
             return [now[0] * carried[0] + now[1]], carried
 
-        room = [ops.zeros_like(ends)]
-        (last,), (begins,) = walk(step, [state], [decay, ends], room)
+        zeros = [ops.zeros_like(state)]
+        (last,), (begins,) = walk(step, [state], [decay, ends], zeros)
 
         def gradient(*arguments, upstream=None):
             upstream = arguments if upstream is None else upstream
@@ -162,9 +162,9 @@ def carry(decay, ends, state):
                 of_decay = ops.sum(carried[0] * begin, axis=1, keepdims=True)
                 return [decay * carried[0] + of_begin], [of_decay, *carried]
 
-            room = [ops.zeros_like(decay), ops.zeros_like(ends)]
+            zeros = [ops.zeros_like(decay[0]), ops.zeros_like(state)]
             sources = [decay, begins, of_begins]
-            (of_state,), found = walk(back, [of_last], sources, room, reverse=True)
+            (of_state,), found = walk(back, [of_last], sources, zeros, reverse=True)
             return (*found, of_state)
 
         return (begins, last), gradient
