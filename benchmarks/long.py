@@ -4,7 +4,7 @@
     python -m benchmarks.long --lengths 1024,2048 --attention window,performer
 
 Tables: members (one layer, 8 heads of 64, both directions, batch 1, float32, with XLA,
-beside dense and blockwise attention), slopes (of time and memory in log-log, and from
+beside dense and blockwise attention; Mamba mixes 1,024 channels), slopes (of time and memory in log-log, and from
 which length on a member beats the two), peers (Transformers' layers on PyTorch, at
 --peer-length). Memory is the most that a process took beyond what it had before, XLA's
 compiler included.
@@ -86,13 +86,13 @@ def big_bird(length, threads):
 
 
 def reformer(length, threads):
-    """Transformers, `LSHSelfAttention`, two rounds, chunks of 64."""
+    """Transformers, `LSHSelfAttention`, as ours: four rounds, 64 to either side."""
     from transformers.models.reformer import modeling_reformer as module
 
     config = module.ReformerConfig(
         hidden_size=WIDTH, num_attention_heads=HEADS, attention_head_size=64,
-        num_hashes=2, lsh_attn_chunk_length=64, is_decoder=False,
-        num_buckets=2 * length // 64, attn_layers=["lsh"],
+        num_hashes=4, lsh_attn_chunk_length=64, lsh_num_chunks_before=1,
+        lsh_num_chunks_after=1, num_buckets=64, is_decoder=False, attn_layers=["lsh"],
     )  # fmt: skip
     layer = module.LSHSelfAttention(config)
     return _torch_run(lambda x, mask: layer(x)[0], length, threads)
@@ -122,11 +122,11 @@ def _torch_run(forward, length, threads, global_tokens=0):
     return run
 
 
-PEERS = [
-    ("longformer", "Transformers, Longformer", "longformer"),
-    ("bigbird", "Transformers, BigBird", "big_bird"),
-    ("lsh", "Transformers, Reformer", "reformer"),
-    ("mamba", "Transformers, Mamba", "mamba"),
+PEERS = [  # ours, theirs, its function, and the longest that it does in a minute
+    ("longformer", "Transformers, Longformer", "longformer", 65536),
+    ("bigbird", "Transformers, BigBird", "big_bird", 65536),
+    ("lsh", "Transformers, Reformer", "reformer", 65536),
+    ("mamba", "Transformers, Mamba", "mamba", 512),
 ]
 
 
@@ -140,7 +140,11 @@ def rows_of(length, names, given):
     limits = {"dense": given.dense_up_to, "blockwise": given.blockwise_up_to}
     names = [name for name in names if length <= limits.get(name, length)]
     contenders = [(name, "ours", {"name": name}) for name in names]
-    results = race("long", contenders, {"length": length}, given.threads, given.repeats)
+    size = len(names) if length <= given.together_up_to else 1
+    results = []
+    for i in range(0, len(contenders), size):
+        some, settings = contenders[i : i + size], {"length": length}
+        results += race("long", some, settings, given.threads, given.repeats)
     return [_row(result, tokens=length) for result in results]
 
 
@@ -193,12 +197,13 @@ def _crossover(points, exact):
 def peers(names, given):
     """A table of Transformers' layers, each beside ours."""
     rows = []
-    for name, title, function in PEERS:
+    for name, title, function, longest in PEERS:
         if name in names:
             pair = [(name, "ours", {"name": name}), (title, function, {})]
-            settings = {"length": given.peer_length}
+            length = min(given.peer_length, longest)
+            settings = {"length": length}
             results = race("long", pair, settings, given.threads, given.repeats)
-            rows += [_row(result, tokens=given.peer_length) for result in results]
+            rows += [_row(result, tokens=length) for result in results]
     return rows
 
 
@@ -231,6 +236,10 @@ def main():
     arguments.add_argument("--attention", default=",".join(ATTENTIONS), help="which")
     arguments.add_argument("--dense-up-to", type=int, default=8192, help="longest T")
     arguments.add_argument("--blockwise-up-to", type=int, default=16384, help="same")
+    arguments.add_argument(
+        "--together-up-to", type=int, default=16384,
+        help="T beyond which memory wants them one after another, not in turns",
+    )  # fmt: skip
     arguments.add_argument("--peer-length", type=int, default=4096, help="T of peers")
     given = arguments.parse_args()
     names = given.attention.split(",")

@@ -19,6 +19,7 @@ import numpy as np
 from keras_tfm import checkpoints, data, generation, layers, models, training, visualize
 from recipes import artifacts, flags, session, writing
 from recipes.flags import option
+from recipes.long_attention import ATTENTIONS
 
 PRESETS = {
     "tiny_shakespeare": {
@@ -54,6 +55,12 @@ class Config(flags.Common):
     )
     vocabulary_size: int = option(1000, "tokens, for byte-pair")
     context: int = option(64, "tokens that the model sees at once")
+    attention: str = option(
+        "multi-head",
+        "how tokens see others; mamba: blocks without feed-forward or positions, so "
+        "that two have the size of one other",
+        ("multi-head", "mamba", "mamba2"),
+    )
     position: str = option("rotary", "how it knows order", ("rotary", "learned"))
     num_layers: int = option(4, "blocks")
     num_heads: int = option(4, "attention heads")
@@ -121,13 +128,18 @@ def make_tokenizer(config, text):
 
 def build(config, vocabulary_size):
     """The model, every number from `config`."""
-    rotary = layers.RotaryEmbedding() if config.position == "rotary" else None
+    inner, position = 4 * config.hidden_dim, None
+    if config.attention == "multi-head":
+        rotary = layers.RotaryEmbedding() if config.position == "rotary" else None
+        attention = layers.MultiHeadAttention(config.num_heads, rotary=rotary)
+        position = None if rotary else "learned"
+    else:
+        inner = None
+        attention = ATTENTIONS[config.attention](config.num_heads, config.context, 0)
     return models.GPT(
         vocabulary_size, config.num_layers, config.num_heads, config.hidden_dim,
-        4 * config.hidden_dim, config.context, dropout=config.dropout,
-        position=None if rotary else "learned", dtype=config.policy,
-        remat=bool(config.remat),
-        attention=layers.MultiHeadAttention(config.num_heads, rotary=rotary),
+        inner, config.context, dropout=config.dropout, position=position,
+        dtype=config.policy, remat=bool(config.remat), attention=attention,
     )  # fmt: skip
 
 
@@ -237,9 +249,10 @@ def run(config):
         print(f"--- {text}\n")
     few = {"token_ids": held_out[:24].reshape(1, -1)}
     few["padding_mask"] = np.ones(few["token_ids"].shape, bool)
-    weights = list(visualize.attention_scores(model, few).values())[-1][0]
-    labels = data.decode(tokenizer, few["token_ids"].T)
-    visualize.attention_map(weights, labels, path=folder / "attention.png")
+    if config.init or config.attention == "multi-head":
+        weights = list(visualize.attention_scores(model, few).values())[-1][0]
+        labels = data.decode(tokenizer, few["token_ids"].T)
+        visualize.attention_map(weights, labels, path=folder / "attention.png")
     parity = artifacts.export_all(model, folder, few)
     parity |= writing.export_generators(
         model, folder, tokenizer, [config.prompt], prompt[None],

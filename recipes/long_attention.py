@@ -24,6 +24,7 @@ ATTENTIONS = {
     ),
     "lsh": lambda heads, length, window: layers.LSHAttention(heads),
     "mamba": lambda heads, length, window: layers.MambaMixer(),
+    "mamba2": lambda heads, length, window: layers.Mamba2Mixer(2 * heads),
 }
 # Those that see no later position, on request.
-CAUSAL = "dense", "blockwise", "window", "performer", "lsh", "mamba"
+CAUSAL = "dense", "blockwise", "window", "performer", "lsh", "mamba", "mamba2"

@@ -141,6 +141,29 @@ def test_tiny_shakespeare_is_cut_as_nanogpt_cuts_it(tfds_dir, tmp_path):
     assert model.count_params() == blocks + (65 + 64 + 2) * 128
 
 
+def test_two_blocks_of_mamba_have_the_size_of_one_of_gpt(tmp_path):
+    sizes = {"num_heads": 4, "hidden_dim": 128, "context": 64}
+    gpt = config(tmp_path, num_layers=1, **sizes)
+    mamba = config(tmp_path, num_layers=2, attention="mamba", **sizes)
+    gpt, mamba = (gpt_generation.build(c, 65).count_params() for c in (gpt, mamba))
+    assert mamba == pytest.approx(gpt, rel=0.2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("attention", ["mamba", "mamba2"])
+def test_mamba_leaves_its_files(tmp_path, attention):
+    (tmp_path / "book.txt").write_text("to be or not to be. " * 40, encoding="utf-8")
+    source = {"dataset": f"text:{tmp_path / 'book.txt'}", "tokenizer": "characters"}
+    settings = config(tmp_path / "run", attention=attention, prompt="to ", **source)
+    metrics = gpt_generation.run(settings)
+    assert metrics["validation_loss"] < metrics["baseline_unigram_loss"]
+    record = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    for name in ("generator", "generator.tflite"):
+        assert record["parity"][name] == {"agreement": 1, "prompts": 1}
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert FILES - {"attention.png"} <= names
+
+
 def test_resumes_where_it_stopped(tmp_path, capsys):
     (tmp_path / "book.txt").write_text("to be or not to be. " * 40, encoding="utf-8")
     given = {

@@ -158,15 +158,25 @@ def _segment_gradient(parts, rates, start, above, lanes):
         of_after = carried[0] + now[1]
         return [now[0] * of_after], [of_after]
 
-    sources = decay, _outer(read, of_outputs)
-    of_ends = _lane_starts(of_last, sources, time_step, rates, lanes, step)
-    zeros = [ops.zeros_like(starts)]
-    (of_starts,), (of_states,) = walk(step, [of_ends], sources, zeros, reverse=True)
+    def both(carried, now):  # also that of rates; XLA sums columns slowly afterwards
+        decay, above, before, time_step = now
+        (of_before,), made = step(carried[:1], (decay, above))
+        of_rates = before * of_before * ops.expand_dims(time_step, 1)
+        return [of_before, carried[1] + of_rates], made
 
     before = ops.concatenate([ops.expand_dims(starts, 0), states[:-1]], axis=0)
+    sources = decay, _outer(read, of_outputs)
+    of_ends = _lane_starts(of_last, sources, time_step, rates, lanes, step)
+    (of_starts, of_rates), (of_states,) = walk(
+        both,
+        [of_ends, ops.zeros_like(starts)],
+        [*sources, before, time_step],
+        [ops.zeros_like(starts)],
+        reverse=True,
+    )
     of_exponent = decay * before * of_states
     return (
-        ops.sum(of_exponent * ops.expand_dims(time_step, 2), axis=(0, 1)),  # of rates
+        ops.sum(of_rates, axis=0),
         _by_lane(of_starts, lanes)[0],
         ops.sum(of_exponent * rates, axis=2),  # of time_step
         _read(of_states, write),  # of drive
