@@ -4,10 +4,10 @@
     python -m benchmarks.long --lengths 1024,2048 --attention window,performer
 
 Tables: members (one layer, 8 heads of 64, both directions, batch 1, float32, with XLA,
-beside dense and blockwise attention; Mamba mixes 1,024 channels), slopes (of time and memory in log-log, and from
-which length on a member beats the two), peers (Transformers' layers on PyTorch, at
---peer-length). Memory is the most that a process took beyond what it had before, XLA's
-compiler included.
+beside dense and blockwise attention; Mamba mixes 1,024 channels), slopes (of time and
+memory in log-log, and from which length on a member beats the two), peers
+(Transformers' layers on PyTorch, at --peer-length). Memory is the most that a process
+took beyond what it had before, XLA's compiler included.
 """
 
 import itertools

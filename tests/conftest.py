@@ -15,6 +15,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # each has a core, not all of them
 
 import keras  # noqa: E402
 import pytest  # noqa: E402
+from keras.src.trainers import trainer  # noqa: E402
 
 from keras_tfm.generation.generate import Compiled  # noqa: E402
 
@@ -49,12 +50,16 @@ def old_objects():
 
 
 @pytest.fixture(autouse=True)
-def decode_without_xla(request, monkeypatch):
-    """Decoding loops are ready in half the time; tests marked `xla` have it."""
+def without_xla(request, monkeypatch):
+    """Loops and steps are ready in half the time, but with `jit_compile=True`.
+
+    Tests marked `xla` have Keras's and our default, which is XLA.
+    """
     on_tensorflow = keras.backend.backend() == "tensorflow"
     if on_tensorflow and not request.node.get_closest_marker("xla"):
         never = property(lambda model: False, lambda model, value: None)
         monkeypatch.setattr(Compiled, "jit_compile", never)
+        monkeypatch.setattr(trainer, "model_supports_jit", lambda model: False)
 
 
 @pytest.fixture(scope="session")
