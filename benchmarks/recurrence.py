@@ -3,7 +3,8 @@
     python -m benchmarks.recurrence
 
 Tables: scan (Mamba's recurrence over --length tokens, 1,024 channels of 16 numbers,
-float32, with XLA: all lanes at once beside a loop over the tokens) and decoding
+float32, with XLA: all lanes at once beside a loop over the tokens, both the forward
+pass and, as in training, with the gradients) and decoding
 (seconds a token of one layer, 512 wide, 8 heads, whose cache holds so many tokens).
 """
 
@@ -16,14 +17,14 @@ WIDTH, HEADS, WINDOW = 512, 8, 128
 INNER, STATE, TOKENS = 1024, 16, 256
 
 
-def parallel_scan(length, threads):
+def parallel_scan(length, training, threads):
     """keras_tfm, `selective_scan`."""
     from keras_tfm.layers.selective_scan import selective_scan
 
-    return _compiled(selective_scan, *_sequences(length))
+    return _compiled(selective_scan, training, _sequences(length))
 
 
-def loop(length, threads):
+def loop(length, training, threads):
     """keras_tfm, `selective_step` for each token in turn."""
     import tensorflow as tf
 
@@ -39,10 +40,12 @@ def loop(length, threads):
             return i + 1, state, outputs.write(i, output)
 
         first = 0, tf.zeros((1, STATE, INNER)), outputs
-        _, state, outputs = tf.while_loop(lambda i, *_: i < length, step, first)
+        _, state, outputs = tf.while_loop(
+            lambda i, *_: i < length, step, first, maximum_iterations=length
+        )
         return outputs.stack(), state
 
-    return _compiled(scan, *_sequences(length))
+    return _compiled(scan, training, _sequences(length))
 
 
 def decoding(name, length, threads):
@@ -68,11 +71,20 @@ def decoding(name, length, threads):
     return lambda: run(cache).numpy()
 
 
-def _compiled(function, *arrays):
+def _compiled(function, training, arrays):
     import tensorflow as tf
 
-    run = tf.function(function, jit_compile=True)
     tensors = [tf.constant(x) for x in arrays]
+
+    @tf.function(jit_compile=True)
+    def run(*tensors):
+        if not training:
+            return function(*tensors)
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            loss = tf.reduce_mean(function(*tensors)[0] ** 2)
+        return tape.gradient(loss, tensors)
+
     return lambda: run(*tensors)[0].numpy()
 
 
@@ -112,10 +124,11 @@ def main():
     tables = {}
     if "scan" in given.tables:
         pair = [("parallel scan", "parallel_scan", {}), ("step by step", "loop", {})]
-        settings = {"length": given.length}
-        tables[f"Mamba's recurrence, {given.length:,} tokens"] = speed_table(
-            "recurrence", pair, settings, given.threads, given.repeats
-        )
+        for training, title in enumerate(("forward", "forward and backward")):
+            settings = {"length": given.length, "training": training}
+            tables[f"{given.length:,} tokens, {title}"] = speed_table(
+                "recurrence", pair, settings, given.threads, given.repeats
+            )
     if "decoding" in given.tables:
         lengths = [int(length) for length in given.lengths.split(",")]
         names = given.attention.split(",")

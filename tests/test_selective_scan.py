@@ -34,8 +34,8 @@ def loop(time_step, drive, write, read, rates, state):
 
 @pytest.fixture
 def segments(monkeypatch):
-    """Small ones, so that there are several."""
-    monkeypatch.setattr(scans, "ROWS", 4)
+    """Small ones of two lanes, so that there are several."""
+    monkeypatch.setattr(scans, "ENOUGH", 2 * B * E * N)
     monkeypatch.setattr(scans, "STEPS", 3)
 
 

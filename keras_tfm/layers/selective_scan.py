@@ -3,10 +3,12 @@
     state_t = exp(time_step_t * rates) state_{t-1} + drive_t write_t
     outputs_t = read_t state_t
 
-The length is cut into segments of some lanes of STEPS tokens. In a segment every lane
-first finds where it would end if it began with nothing; from that follows where it
-begins, and all lanes walk once more and give outputs. Segments follow one another. The
-gradient computes their states again, so none is kept but the first of each.
+The length is cut into segments of STEPS tokens, those of small states into several
+lanes of STEPS tokens. In a segment every lane first finds where it would end if it
+began with nothing; from that follows where it begins, and all lanes walk once more and
+give outputs; a single lane knows where it begins. Segments follow one another. The
+gradient computes their states again, so none is kept but the first of each: what a
+segment needs stays in the caches.
 
 Letters: B batch, T length, E inner width, N size of a channel's state, G segments,
 P lanes, J steps of a lane, M = P B rows that are computed at once, W any width.
@@ -17,7 +19,8 @@ from keras import ops
 
 from keras_tfm.layers.walk import walk
 
-ROWS, STEPS = 16, 16  # rows: of the batch and of lanes, as many as the caches like
+STEPS = 16
+ENOUGH = 4096  # numbers that a step should have, so that its own time is small
 
 
 def selective_scan(time_step, drive, write, read, rates, state=None):
@@ -41,7 +44,7 @@ def selective_scan(time_step, drive, write, read, rates, state=None):
         Gu and Dao 2023, sec. 3, arXiv:2312.00752; Blelloch 1990, Prefix Sums and
         Their Applications.
     """
-    segments = _Segments(*ops.shape(drive)[:2])
+    segments = _Segments(*ops.shape(drive)[:2], drive.shape[2] * write.shape[2])
     state = _first(drive, rates) if state is None else state
 
     @ops.custom_gradient
@@ -78,13 +81,13 @@ def _first(drive, rates):
 class _Segments:
     """How a length is cut: the tokens of one step of all lanes lie side by side."""
 
-    def __init__(self, batch, length):
-        self.length, self.lanes, self.steps = length, ROWS, STEPS
-        if isinstance(batch, int):
-            self.lanes = max(1, ROWS // batch)
-        if isinstance(length, int) and length < self.lanes * STEPS:
-            self.steps = max(1, round((length / self.lanes * STEPS) ** 0.5))
-            self.lanes = max(1, -(-length // self.steps))
+    def __init__(self, batch, length, numbers):
+        self.length, self.steps = length, STEPS
+        batch = batch if isinstance(batch, int) else 1
+        self.lanes = max(1, ENOUGH // (batch * numbers))
+        if isinstance(length, int):
+            self.steps = max(1, min(STEPS, length))
+            self.lanes = max(1, min(self.lanes, -(-length // self.steps)))
         self.count = -(-length // (self.lanes * self.steps))
 
     def cut(self, x):
