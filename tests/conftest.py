@@ -15,7 +15,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # each has a core, not all of them
 
 import keras  # noqa: E402
 import pytest  # noqa: E402
-from keras.src.trainers import trainer  # noqa: E402
+from keras.src.trainers.trainer import Trainer  # noqa: E402
 
 from keras_tfm.generation.generate import Compiled  # noqa: E402
 
@@ -59,7 +59,7 @@ def without_xla(request, monkeypatch):
     if on_tensorflow and not request.node.get_closest_marker("xla"):
         never = property(lambda model: False, lambda model, value: None)
         monkeypatch.setattr(Compiled, "jit_compile", never)
-        monkeypatch.setattr(trainer, "model_supports_jit", lambda model: False)
+        monkeypatch.setattr(Trainer, "_resolve_auto_jit_compile", lambda model: False)
 
 
 @pytest.fixture(scope="session")

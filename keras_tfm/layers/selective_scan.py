@@ -19,7 +19,7 @@ from keras import ops
 
 from keras_tfm.layers.walk import walk
 
-STEPS = 16
+STEPS = 32
 ENOUGH = 4096  # numbers that a step should have, so that its own time is small
 
 

@@ -20,30 +20,31 @@ def walk(step, carried, sequences, made=(), reverse=False):
     Returns: pair of lists, the carried tensors and the collected ones (J, ...).
     """
     count, kept = ops.shape(sequences[0])[0], len(carried)
-    if not made:
-        return _carry(step, carried, sequences, count, reverse), []
 
-    def body(state, place):
-        after, new = step(state[:kept], [_at(x, place) for x in sequences])
+    def visit(state, place):
+        return step(list(state), [_at(x, place) for x in sequences])
+
+    if made and all(None not in x.shape for x in made):
         # On TensorFlow, Keras 3.15 collects only what looks like what is carried.
-        return [*after, *new], [*after, *new]
+        def both(state, place):
+            after, new = visit(state[:kept], place)
+            return [*after, *new], [*after, *new]
 
-    # `ops.slice_update` into a large tensor copies all of it on TensorFlow.
-    places = ops.arange(count, dtype="int32")
-    last, collected = ops.scan(body, [*carried, *made], places, reverse=reverse)
-    return last[:kept], collected[kept:]
+        places = ops.arange(count, dtype="int32")
+        last, collected = ops.scan(both, [*carried, *made], places, reverse=reverse)
+        return last[:kept], collected[kept:]
 
-
-def _carry(step, carried, sequences, count, reverse):
-    """`walk` that collects nothing."""
-
-    def body(i, *carried):
+    # LiteRT has no lists of an unknown batch. Without XLA each step copies the room.
+    def put(i, state, room):
         place = count - 1 - i if reverse else i
-        return i + 1, *step(list(carried), [_at(x, place) for x in sequences])[0]
+        after, new = visit(state, place)
+        room = [_put(x, place, y) for x, y in zip(room, new)]
+        return i + 1, tuple(after), tuple(room)
 
-    first = ops.convert_to_tensor(0, "int32")
-    state = ops.while_loop(lambda i, *_: ops.less(i, count), body, (first, *carried))
-    return list(state[1:])
+    room = tuple(ops.repeat(ops.expand_dims(x, 0), count, axis=0) for x in made)
+    first = ops.convert_to_tensor(0, "int32"), tuple(carried), room
+    _, *last = ops.while_loop(lambda i, *_: ops.less(i, count), put, first)
+    return [list(tensors) for tensors in last]
 
 
 def _at(x, place):
@@ -51,3 +52,9 @@ def _at(x, place):
     shape = ops.shape(x)[1:]
     start = place, *[0] * len(shape)
     return ops.reshape(ops.slice(x, start, (1, *shape)), shape)
+
+
+def _put(x, place, value):
+    """The same (J, ...) with `value` (...) at a place."""
+    start = place, *[0] * len(value.shape)
+    return ops.slice_update(x, start, ops.expand_dims(value, 0))
