@@ -53,6 +53,18 @@ def test_equals_a_loop(length, segments):
     assert_near(state, expected_state)
 
 
+@pytest.mark.parametrize("batch, length", [(0, 3), (2, 0)])
+def test_nothing_is_nothing(batch, length):  # FAULTS O66
+    *sequences, rates, state = arguments(3)
+    given = [x[:batch, :length] for x in sequences]
+    outputs, last = scans.selective_scan(*given, rates, state[:batch])
+    assert outputs.shape == (batch, length, E)
+    assert_near(last, state[:batch])
+    outputs, last = scans.selective_scan(*given, rates)
+    assert outputs.shape == (batch, length, E)
+    assert_near(last, 0 * state[:batch])
+
+
 def flat(tensors):
     return np.concatenate([np.ravel(x) for x in tensors])
 

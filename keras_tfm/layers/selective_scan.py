@@ -75,7 +75,8 @@ def selective_step(time_step, drive, write, read, rates, state=None):
 
 def _first(drive, rates):
     """No state yet: zeros (B, N, E) for drive (B, T, E)."""
-    return ops.zeros_like(drive[:, :1]) * ops.zeros_like(rates)
+    row = ops.sum(drive, axis=1, keepdims=True)  # (B, 1, E), also where T = 0
+    return ops.zeros_like(row) * ops.zeros_like(rates)
 
 
 class _Segments:
@@ -84,10 +85,11 @@ class _Segments:
     def __init__(self, batch, length, numbers):
         self.length, self.steps = length, STEPS
         batch = batch if isinstance(batch, int) else 1
-        self.lanes = max(1, ENOUGH // (batch * numbers))
+        self.lanes = max(1, ENOUGH // max(1, batch * numbers))
         if isinstance(length, int):
-            self.steps = max(1, min(STEPS, length))
-            self.lanes = max(1, min(self.lanes, -(-length // self.steps)))
+            length = max(1, length)  # of no token too: padding leaves states alone
+            self.steps = min(STEPS, length)
+            self.lanes = min(self.lanes, -(-length // self.steps))
         self.count = -(-length // (self.lanes * self.steps))
 
     def cut(self, x):
@@ -211,7 +213,7 @@ def _lane_starts(state, moves, time_step, rates, lanes, back=None):
 
     Returns: float (M, N, E).
     """
-    if isinstance(lanes, int) and lanes == 1:
+    if lanes == 1:
         return state
     reverse = back is not None
 
