@@ -1,11 +1,11 @@
-"""What a recurrence saves: the parallel scan in training, a small state in decoding.
+"""What a recurrence saves: the layer's scan in training, a small state in decoding.
 
     python -m benchmarks.recurrence
 
 Tables: scan (Mamba's recurrence over --length tokens, 1,024 channels of 16 numbers,
-float32, with XLA: all lanes at once beside a loop over the tokens, both the forward
-pass and, as in training, with the gradients) and decoding
-(seconds a token of one layer, 512 wide, 8 heads, whose cache holds so many tokens).
+float32, with XLA: the layer's, in segments, beside a loop over the tokens, both the
+forward pass and, as in training, with the gradients) and decoding (milliseconds a token
+of one layer, 512 wide, 8 heads, whose cache holds so many tokens).
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ WIDTH, HEADS, WINDOW = 512, 8, 128
 INNER, STATE, TOKENS = 1024, 16, 256
 
 
-def parallel_scan(length, training, threads):
+def segments(length, training, threads):
     """keras_tfm, `selective_scan`."""
     from keras_tfm.layers.selective_scan import selective_scan
 
@@ -123,7 +123,7 @@ def main():
     given = arguments.parse_args()
     tables = {}
     if "scan" in given.tables:
-        pair = [("parallel scan", "parallel_scan", {}), ("step by step", "loop", {})]
+        pair = [("in segments", "segments", {}), ("step by step", "loop", {})]
         for training, title in enumerate(("forward", "forward and backward")):
             settings = {"length": given.length, "training": training}
             tables[f"{given.length:,} tokens, {title}"] = speed_table(

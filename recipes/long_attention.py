@@ -1,4 +1,4 @@
-"""Attention of long sequences by name, for the recipe and the benchmark."""
+"""Attention of long sequences by name, for recipes and benchmarks."""
 
 from keras_tfm import layers
 
