@@ -5,19 +5,20 @@
     python -m benchmarks.generation --tiny 1        toy models: seconds, not minutes
 
 Tables: greedy (GPT-2 124M, prompt 32, 96 new tokens), beams (the base Transformer,
-source 32, 32 new tokens), length (the cost of a token at the end of a long run).
+source 32, 32 new tokens), length (the cost of a token at the end of a long run), limits
+(how fast the machine reads and multiplies, and what that allows).
 Peers: pip install -e ".[benchmarks]"; one that is not installed is named, not run.
 All models have random weights of the same shapes, so every library makes all tokens.
 """
 
 import argparse
 import os
-import threading
 import time
 
 import numpy as np
 
 from benchmarks.decoders import prompts
+from benchmarks.limits import copy_bandwidth, limits, weights_read
 from benchmarks.pairing import race, write
 
 GPT2 = {"vocabulary": 50257, "layers": 12, "heads": 12, "width": 768}
@@ -61,34 +62,6 @@ def table(module, contenders, settings, threads, repeats):
             }
         )
     return rows
-
-
-def copy_bandwidth(threads=2, gigabytes=1.0):
-    """Bytes read and written a second when large arrays are copied."""
-    count = int(gigabytes * 2**30 / 4 / threads)
-    pairs = [
-        (np.ones(count, "float32"), np.empty(count, "float32")) for _ in range(threads)
-    ]
-    best = float("inf")
-    for _ in range(5):
-        workers = [
-            threading.Thread(target=np.copyto, args=(to, source))
-            for source, to in pairs
-        ]
-        start = time.perf_counter()
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        best = min(best, time.perf_counter() - start)
-    return 2 * 4 * count * threads / best
-
-
-def weights_read(shape):
-    """Bytes of float32 weights that a token of batch 1 has to read."""
-    width = shape["width"]
-    block = 12 * width * width + 13 * width
-    return 4 * (shape["layers"] * block + 2 * width + shape["vocabulary"] * width)
 
 
 def length_table(shape, length=1024, piece=64, repeats=3):
@@ -136,7 +109,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--tables", default="greedy,beams,length", help="which")
+    parser.add_argument("--tables", default="greedy,beams,length,limits", help="which")
     parser.add_argument("--tiny", type=int, default=0, help="1: toy models")
     parser.add_argument("--batches", default="1,8", help="batch sizes of greedy")
     parser.add_argument("--repeats", type=int, default=5, help="rounds that count")
@@ -163,6 +136,8 @@ def main():
         tables[title] = table("encoder_decoders", ENCODER_DECODERS, sizes, *how)
     if "length" in chosen:
         tables["one run of 1024 positions, batch 1"] = length_table(gpt2)
+    if "limits" in chosen:
+        tables["what the machine allows"] = limits(gpt2, base, given.threads)
     write("generation", tables, given.output_dir)
 
 

@@ -5,19 +5,19 @@
 
 Tables: members (one layer, 8 heads of 64, both directions, batch 1, float32, with XLA,
 beside dense and blockwise attention; Mamba mixes 1,024 channels), slopes (of time and
-memory in log-log, and from which length on a member beats the two), peers
-(Transformers' layers on PyTorch, at --peer-length). Memory is the most that a process
-took beyond what it had before, XLA's compiler included.
+memory in log-log, and from which length on a member beats the two), peers (layers of
+Transformers on PyTorch and of the TensorFlow Model Garden, at --peer-length). Memory is
+the most that a process took beyond what it had before, XLA's compiler included.
 """
 
 import itertools
 
 import numpy as np
 
-from benchmarks.pairing import race, write
+from benchmarks.long_peers import HEADS, WIDTH, WINDOW, inputs_of
+from benchmarks.pairing import Contender, compare, race, write
 from benchmarks.steps import gradient_run, parser
 
-WIDTH, HEADS, WINDOW = 512, 8, 128
 EXACT = ("dense", "blockwise")
 
 
@@ -31,108 +31,17 @@ def ours(name, length, threads):
     layer = ATTENTIONS[name](HEADS, length, WINDOW)
     layer.build((1, length, WIDTH))
     weights = layer.trainable_variables
-    return gradient_run(layer, _inputs(length), weights, jit=True)
-
-
-def longformer(length, threads):
-    """Transformers, `LongformerSelfAttention`, one global token."""
-    from transformers.models.longformer import modeling_longformer as module
-
-    config = module.LongformerConfig(
-        hidden_size=WIDTH,
-        num_attention_heads=HEADS,
-        attention_window=[2 * WINDOW],
-        attention_probs_dropout_prob=0.0,
-    )
-    layer = module.LongformerSelfAttention(config, 0)
-    return _torch_run(
-        lambda x, mask: layer(
-            x,
-            attention_mask=mask,
-            is_index_masked=mask < 0,
-            is_index_global_attn=mask > 0,
-            is_global_attn=True,
-        )[0],
-        length,
-        threads,
-        global_tokens=1,
-    )
-
-
-def big_bird(length, threads):
-    """Transformers, `BigBirdBlockSparseAttention`, blocks of 64."""
-    from transformers.models.big_bird import modeling_big_bird as module
-
-    config = module.BigBirdConfig(
-        hidden_size=WIDTH, num_attention_heads=HEADS, block_size=64,
-        num_random_blocks=3, max_position_embeddings=length,
-    )  # fmt: skip
-    layer = module.BigBirdBlockSparseAttention(config).eval()
-    make = module.BigBirdModel.create_masks_for_block_sparse_attn
-
-    def forward(x, mask):
-        real = (mask >= 0).float()
-        blocked, band, from_mask, to_mask = make(real, 64)
-        return layer(
-            x,
-            band_mask=band,
-            from_mask=from_mask,
-            to_mask=to_mask,
-            from_blocked_mask=blocked,
-            to_blocked_mask=blocked,
-        )[0]
-
-    return _torch_run(forward, length, threads)
-
-
-def reformer(length, threads):
-    """Transformers, `LSHSelfAttention`, as ours: four rounds, 64 to either side."""
-    from transformers.models.reformer import modeling_reformer as module
-
-    config = module.ReformerConfig(
-        hidden_size=WIDTH, num_attention_heads=HEADS, attention_head_size=64,
-        num_hashes=4, lsh_attn_chunk_length=64, lsh_num_chunks_before=1,
-        lsh_num_chunks_after=1, num_buckets=64, is_decoder=False, attn_layers=["lsh"],
-    )  # fmt: skip
-    layer = module.LSHSelfAttention(config)
-    return _torch_run(lambda x, mask: layer(x)[0], length, threads)
-
-
-def mamba(length, threads):
-    """Transformers, `MambaMixer` without CUDA kernels."""
-    from transformers.models.mamba import modeling_mamba as module
-
-    config = module.MambaConfig(hidden_size=WIDTH, state_size=16, num_hidden_layers=1)
-    layer = module.MambaMixer(config, 0)
-    return _torch_run(lambda x, mask: layer(x), length, threads)
-
-
-def _torch_run(forward, length, threads, global_tokens=0):
-    """Forward and backward; the mask is 0 for plain, above it for global tokens."""
-    import torch
-
-    torch.set_num_threads(threads)
-    x = torch.tensor(_inputs(length), requires_grad=True)
-    mask = torch.zeros(1, length)
-    mask[:, :global_tokens] = 1.0
-
-    def run():
-        (forward(x, mask) ** 2).mean().backward()
-
-    return run
+    return gradient_run(layer, inputs_of(length), weights, jit=True)
 
 
 PEERS = [  # ours, theirs, its function, and the longest that it does in a minute
     ("longformer", "Transformers, Longformer", "longformer", 65536),
     ("bigbird", "Transformers, BigBird", "big_bird", 65536),
+    ("bigbird", "TF Model Garden, BigBird", "garden_big_bird", 65536),
+    ("performer", "TF Model Garden, Performer", "garden_performer", 65536),
     ("lsh", "Transformers, Reformer", "reformer", 65536),
     ("mamba", "Transformers, Mamba", "mamba", 512),
 ]
-
-
-def _inputs(length):
-    rng = np.random.default_rng(0)
-    return rng.standard_normal((1, length, WIDTH)).astype("float32")
 
 
 def rows_of(length, names, given):
@@ -195,14 +104,20 @@ def _crossover(points, exact):
 
 
 def peers(names, given):
-    """A table of Transformers' layers, each beside ours."""
+    """A table of other libraries' layers, each beside ours."""
     rows = []
     for name, title, function, longest in PEERS:
         if name in names:
-            pair = [(name, "ours", {"name": name}), (title, function, {})]
             length = min(given.peer_length, longest)
-            settings = {"length": length}
-            results = race("long", pair, settings, given.threads, given.repeats)
+            pair = [
+                (name, "long:ours", {"name": name}),
+                (title, f"long_peers:{function}", {}),
+            ]
+            contenders = [
+                Contender(n, f"benchmarks.{f}", {"length": length, **x}, given.threads)
+                for n, f, x in pair
+            ]
+            results = compare(contenders, given.repeats)
             rows += [_row(result, tokens=length) for result in results]
     return rows
 
@@ -252,7 +167,7 @@ def main():
     if "slopes" in given.tables and rows:
         tables["slopes in log-log"] = slopes(rows)
     if "peers" in given.tables:
-        tables["beside Transformers"] = peers(names, given)
+        tables["beside other libraries"] = peers(names, given)
     write("long", tables, given.output_dir)
     if rows:
         draw(rows, given.output_dir)

@@ -67,15 +67,16 @@ def gradient_run(function, inputs, weights, jit):
     Args:
         function: of the inputs.
         inputs: array.
-        weights: list of Keras variables.
+        weights: list of Keras or TensorFlow variables.
         jit: bool, with XLA.
 
     Returns: function that does it once.
     """
+    import keras
     import tensorflow as tf
 
     x = tf.constant(inputs)
-    values = [weight.value for weight in weights]
+    values = [w.value if isinstance(w, keras.Variable) else w for w in weights]
 
     @tf.function(jit_compile=jit)
     def step(x):

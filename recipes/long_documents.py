@@ -51,7 +51,7 @@ class Config(flags.Common):
     attention: str = option("window", f"names with commas, of {', '.join(ATTENTIONS)}")
     window: int = option(64, "positions that a local attention sees to either side")
     split: str = option("test", "TFDS split to evaluate on")
-    epochs: int = option(2, "passes over the documents")
+    epochs: int = option(1, "passes over the documents")
     steps: int = option(100, "of books: steps an epoch, on new windows of the text")
     batch_size: int = option(8, "documents a step")
     max_length: int = option(1024, "longest document in tokens; longer ones are cut")
@@ -87,7 +87,8 @@ def load(config):
     kind, path = data.parse_source(config.dataset)
     if config.dataset == "python-docs":
         parts = []
-        for split, count in (("train", 800), ("validation", 160)):
+        made = config.examples or 3200
+        for split, count in (("train", made), ("validation", 160)):
             texts, labels, names = data.python_docs_classification(split=split)
             parts.append(pages(texts, labels, config.paragraphs, count, config.seed))
         return *parts, names

@@ -94,6 +94,7 @@ def check_layer(case, folder):
     if not case.is_model:
         check_build(case)
     check_graphs(case)
+    check_nothing(case)
     check_policies(case)
     check_training(case)
     check_files(case, folder)
@@ -189,6 +190,24 @@ def check_graphs(case):
         keras.tree.map_structure(
             lambda x, y: assert_near(x, y, atol=1e-4), case.run(model, arrays), outputs
         )
+
+
+def check_nothing(case):
+    """No rows give as many; no tokens too, in a layer that leaves T free."""
+    model = case.model()  # FAULTS O66
+    model.compile(jit_compile=False)
+    graph = model.predict_on_batch
+    graph(case.inputs(*SIZES))
+    axes = (0,) if case.is_model else case.free
+    for sizes in [(0, SIZES[1]), (SIZES[0], 0)][: len(axes)]:
+        arrays = case.inputs(*sizes)
+        symbols = keras.tree.map_structure(
+            lambda x: keras.KerasTensor(x.shape, x.dtype.name), arrays
+        )
+        expected = [x.shape for x in keras.tree.flatten(model(symbols))]
+        for run in (lambda x: case.run(model, x), graph):
+            outputs = keras.tree.flatten(run(arrays))
+            assert [x.shape for x in outputs] == expected, sizes
 
 
 def check_policies(case):

@@ -13,6 +13,8 @@ import pytest
 from keras import ops
 
 HAS_FLOAT64 = keras.backend.backend() != "jax"  # JAX keeps it behind a switch
+# For `compile`: a few steps of a tiny model are done before a graph is made.
+EAGER = {"run_eagerly": keras.backend.backend() == "tensorflow"}
 POLICIES = ["mixed_float16", "mixed_bfloat16", *["float64"] * HAS_FLOAT64]
 
 

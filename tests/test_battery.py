@@ -22,7 +22,7 @@ def masked(batch, length):
 
 def keep(batch, length):
     """A padding mask: one row is real to the end, the others are not."""
-    return np.arange(length) < length - np.arange(batch).reshape(-1, 1)
+    return np.arange(length) < length - np.arange(batch)[:, np.newaxis]
 
 
 def with_context(batch, length):

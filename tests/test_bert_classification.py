@@ -62,6 +62,7 @@ def test_python_docs(tmp_path):
         assert (tmp_path / name).stat().st_size > 500
 
 
+@pytest.mark.long
 def test_csv_from_strings_to_labels(tmp_path, capsys):
     config = configure(
         dataset=reviews(tmp_path / "reviews.csv"),

@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 from keras_tfm import models, training
+from tests.laws import EAGER
 
 V, T, B, D = 23, 7, 5, 8
 IGNORE = -100
@@ -26,7 +27,7 @@ def batch(share=0.4):
 
 def fit(model, loss=None, weights=None, inputs=None, **compiled):
     """The loss of a step of plain gradient descent."""
-    model.compile(keras.optimizers.SGD(1.0), loss, **compiled)
+    model.compile(keras.optimizers.SGD(1.0), loss, **(compiled or EAGER))
     ids, labels, _ = batch()
     inputs = ids if inputs is None else inputs
     labels = {"token_logits": labels} if isinstance(loss, dict) else labels

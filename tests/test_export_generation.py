@@ -93,7 +93,9 @@ def test_a_file_for_one_row_has_whole_products(tmp_path):
     assert not [s for s in shapes if s[:2] == (PARTS, width // PARTS) and len(s) == 3]
 
 
-@pytest.mark.parametrize("name", ["greedy", "beams"])
+@pytest.mark.parametrize(
+    "name", ["greedy", pytest.param("beams", marks=pytest.mark.long)]
+)
 def test_litert_has_the_processors(name, tmp_path):
     model = banded()
     settings = {"strategy": STRATEGIES[name], "processors": PROCESSORS}
@@ -138,7 +140,9 @@ def test_scores_and_seeds(tmp_path):
     assert found[3] != found[4]
 
 
-@pytest.mark.parametrize("quantize", ["float16", "dynamic"])
+@pytest.mark.parametrize(
+    "quantize", [pytest.param("float16", marks=pytest.mark.long), "dynamic"]
+)
 def test_quantized_files_generate(quantize, tmp_path):
     model = spread(
         models.GPT(31, 2, 2, 64, 128, max_sequence_length=24, dtype="mixed_bfloat16")
@@ -154,7 +158,9 @@ def test_quantized_files_generate(quantize, tmp_path):
 TEXTS = ["to be", "be", "not to"]
 
 
-@pytest.mark.parametrize("name", ["greedy", "sample", "beams"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("greedy", marks=pytest.mark.long), "sample", "beams"]
+)
 def test_saved_model_takes_and_gives_strings(name, tmp_path):
     """Read by a process without keras_tfm in test_saved_model_text."""
     strategy = STRATEGIES[name]

@@ -164,6 +164,7 @@ def test_mamba_leaves_its_files(tmp_path, attention):
     assert FILES - {"attention.png"} <= names
 
 
+@pytest.mark.long
 def test_resumes_where_it_stopped(tmp_path, capsys):
     (tmp_path / "book.txt").write_text("to be or not to be. " * 40, encoding="utf-8")
     given = {

@@ -9,6 +9,7 @@ from keras_tfm.training import (
     layer_depths,
     layer_wise_decay,
 )
+from tests.laws import EAGER
 
 RATE, DECAY, LAYERS = 0.5, 0.5, 2
 SIZES = dict(num_layers=LAYERS, num_heads=2, hidden_dim=4, intermediate_dim=6)
@@ -54,7 +55,8 @@ def small(dtype=None):
 def compiled(optimizer, build=small, jit_compile=False):
     model = build()
     make = optimizer if callable(optimizer) else lambda model: optimizer
-    model.compile(make(model), SmoothedCrossentropy(), jit_compile=jit_compile)
+    how = {"jit_compile": True} if jit_compile else EAGER
+    model.compile(make(model), SmoothedCrossentropy(), **how)
     return model
 
 
@@ -205,7 +207,7 @@ def test_frozen_layers_keep_the_depths_and_the_weights():
     model.compile(
         layer_wise_decay(keras.optimizers.SGD(RATE), model, DECAY),
         SmoothedCrossentropy(),
-        jit_compile=False,
+        **EAGER,
     )
     moved = moves(model)
     assert not moved["block_0/kernel"].any()
@@ -219,7 +221,7 @@ def test_loss_scaling_of_mixed_float16():
     model.compile(
         layer_wise_decay(keras.optimizers.AdamW(1e-2), model, DECAY),
         SmoothedCrossentropy(),
-        jit_compile=False,
+        **EAGER,
     )
     losses = model.fit(IDS, IDS, epochs=20, verbose=0).history["loss"]
     assert np.isfinite(losses).all() and losses[-1] < losses[0]

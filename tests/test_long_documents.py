@@ -39,6 +39,7 @@ def test_documents_are_sorted(tmp_path, capsys):
     assert rows[2].startswith("| window | ")
 
 
+@pytest.mark.long
 def test_books_are_gone_on_with(tmp_path):
     text = "the quick brown fox jumps over the lazy dog\n" * 60
     (tmp_path / "book.txt").write_text(text)

@@ -6,7 +6,7 @@ import pytest
 
 from keras_tfm import generation, models, training
 from keras_tfm.training import adapters
-from tests.laws import assert_near, quantize, to_numpy, token_ids
+from tests.laws import EAGER, assert_near, quantize, to_numpy, token_ids
 
 B, T, V, D, F, L, C, R = 6, 5, 31, 8, 12, 3, 4, 2
 SIZES = {"num_heads": 2, "hidden_dim": D, "intermediate_dim": F, "dropout": 0.0}
@@ -24,7 +24,7 @@ def gpt(dtype=None):
 
 def fit(model, epochs=20, rate=0.02, labels=LABELS):
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(rate), loss, jit_compile=False)
+    model.compile(keras.optimizers.Adam(rate), loss, **EAGER)
     return model.fit(IDS, labels, epochs=epochs, verbose=0).history["loss"]
 
 
@@ -169,6 +169,7 @@ def test_backup_goes_on_learning(tmp_path):
         model.compile(
             keras.optimizers.Adam(0.02),
             keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            **EAGER,
         )
         backup = keras.callbacks.BackupAndRestore(
             tmp_path / f"backup_{stop}", delete_checkpoint=False

@@ -35,7 +35,7 @@ def text(batch, length):
 
 
 def keep(batch, length):
-    return np.arange(length) < length - np.arange(batch).reshape(-1, 1)
+    return np.arange(length) < length - np.arange(batch)[:, np.newaxis]
 
 
 def segmented(batch, length):

@@ -37,6 +37,7 @@ def write_lines(path, count=120):
     return f"text:{path}"
 
 
+@pytest.mark.long
 def test_text_file_from_strings_to_neighbours(tmp_path, capsys):
     out = tmp_path / "out"
     config = configure(

@@ -108,6 +108,7 @@ def test_probe_of_a_pretrained_model(init, tmp_path, capsys):
     assert accuracy == pytest.approx(metrics["test_accuracy"], abs=0.01)
 
 
+@pytest.mark.long
 def test_fine_tuning_a_pretrained_model(init, tmp_path):
     statistics = {"image_mean": [0.5] * 3, "image_std": [0.25] * 3}
     (init / "preprocessor_config.json").write_text(json.dumps(statistics))
@@ -132,6 +133,7 @@ def test_fine_tuning_a_pretrained_model(init, tmp_path):
     assert np.abs(np.asarray(trained) - np.asarray(kernel)).max() > 5e-5
 
 
+@pytest.mark.long
 def test_mixed_images_train_on_one_hot_labels(tmp_path):
     config = configure(
         output_dir=str(tmp_path),
@@ -146,6 +148,7 @@ def test_mixed_images_train_on_one_hot_labels(tmp_path):
     assert backbone.dtype_policy.name == "mixed_bfloat16"
 
 
+@pytest.mark.long
 def test_folder_of_images(tmp_path):
     rng = np.random.default_rng(0)
     for name, level in (("dark", 40), ("light", 200)):

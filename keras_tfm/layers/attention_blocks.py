@@ -6,6 +6,7 @@ s lengths of a block of queries and of keys.
 
 from keras import ops
 
+from keras_tfm.layers.length_blocks import cut_length
 from keras_tfm.layers.masks import as_rank_2, as_rank_4, attention_keep
 
 BLOCK = 512
@@ -34,10 +35,11 @@ class AttentionBlocks:
         window=None,
         query_offset=0,
     ):
-        self.size, self.count, self.room = _cut(length)
-        self.key_size, self.key_count, self.key_room = _cut(key_length)
+        self.size, self.count, self.room = cut_length(length, BLOCK)
+        self.key_size, self.key_count, self.key_room = cut_length(key_length, BLOCK)
         self.causal, self.window, self.offset = use_causal_mask, window, query_offset
-        if self.key_room and padding_mask is None:
+        whole = isinstance(self.key_room, int) and not self.key_room
+        if padding_mask is None and not whole:
             padding_mask = ops.ones((1, key_length), "bool")
         if padding_mask is not None:
             room = ((0, 0), (0, self.key_room))
@@ -136,11 +138,3 @@ def block_of(x, number, size):
 def put_block(x, block, number, size):
     """(B, N, length, H) with one block replaced."""
     return ops.slice_update(x, (0, 0, number * size, 0), ops.cast(block, x.dtype))
-
-
-def _cut(length):
-    """Length of a block, number of blocks and what is missing in the last one."""
-    if isinstance(length, int):
-        size = max(min(BLOCK, length), 1)
-        return size, -(-length // size), -length % size
-    return BLOCK, (length + BLOCK - 1) // BLOCK, BLOCK  # at least what is missing

@@ -12,6 +12,7 @@ key-value heads, H size of a head.
 from keras import ops
 
 from keras_tfm.layers.dot_product_attention import attend
+from keras_tfm.layers.length_blocks import count_blocks
 from keras_tfm.layers.masks import as_rank_2, combine_masks
 
 BLOCK = 128  # a length of blocks that is quick
@@ -56,12 +57,6 @@ class Band:
         x = to_blocks(x, self.size, total, first)
         beside = range(self.before + 1 + self.after)
         return ops.concatenate([x[:, i : i + count] for i in beside], axis=3)
-
-
-def count_blocks(length, size):
-    """How many blocks of one size hold a length, at least 1; int or int tensor."""
-    count = (length + size - 1) // size
-    return max(count, 1) if isinstance(count, int) else ops.maximum(count, 1)
 
 
 def to_blocks(x, size, count, first=0):

@@ -21,7 +21,6 @@ from keras_tfm.layers.attention_projections import (
 )
 from keras_tfm.layers.banded_attention import (
     attend_blocks,
-    count_blocks,
     for_all,
     real_keys,
     to_blocks,
@@ -36,6 +35,7 @@ from keras_tfm.layers.dot_product_attention import attend
 from keras_tfm.layers.encoder_only import refuse_in_encoder
 from keras_tfm.layers.heads import attention_spec
 from keras_tfm.layers.leading_tokens import first_real, turn
+from keras_tfm.layers.length_blocks import count_blocks
 from keras_tfm.layers.masks import as_rank_4, combine_masks
 from keras_tfm.layers.values import given
 

@@ -7,8 +7,8 @@ sees, R random ones among them.
 import numpy as np
 from keras import ops
 
-from keras_tfm.layers.banded_attention import count_blocks
 from keras_tfm.layers.leading_tokens import first_real
+from keras_tfm.layers.length_blocks import count_blocks
 
 TABLE = 512  # rows of random numbers; block C sees as block C - 512, but for the ends
 LARGE = 2**20

@@ -102,7 +102,8 @@ class _Passes:
 
             def step(j, best, total, mixed):
                 scores, keep, _ = self._scores(block, key, i, j, *bias)
-                higher = ops.maximum(best, ops.max(scores, axis=-1, keepdims=True))
+                top = ops.max(scores, axis=-1, keepdims=True, initial=LOW)
+                higher = ops.maximum(best, top)
                 weights = _kept(keep, ops.exp(scores - higher))
                 shrink = ops.exp(best - higher)
                 total = total * shrink + ops.sum(weights, axis=-1, keepdims=True)

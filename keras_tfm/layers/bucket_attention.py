@@ -13,6 +13,7 @@ import math
 import keras
 from keras import ops
 
+from keras_tfm.layers.length_blocks import cut_length
 from keras_tfm.layers.masks import as_rank_2
 
 LOW = -1e30
@@ -37,9 +38,8 @@ def attend_in_buckets(
     Returns: float (B, N, T, H).
     """
     batch, heads, length, width = ops.shape(query_key)
-    if isinstance(length, int):
-        size = max(min(size, length), 1)
     places = _Sorted(buckets, size, padding_mask)
+    size = places.size
     pairs = places.sort(ops.concatenate([query_key, value], axis=-1))
     query, mixed = pairs[..., :width], pairs[..., width:]  # (R, n, C, H)
 
@@ -142,7 +142,7 @@ def _exponentials(scores, keep):
     Whoever sees nobody has a sum of zero and a logarithm of SELF.
     """
     scores = ops.where(keep, scores, LOW)
-    best = ops.maximum(ops.max(scores, axis=-1, keepdims=True), SELF)
+    best = ops.max(scores, axis=-1, keepdims=True, initial=SELF)
     best = ops.stop_gradient(best)
     weights = ops.exp(scores - best)
     total = ops.sum(weights, axis=-1, keepdims=True)
@@ -178,8 +178,9 @@ class _Sorted:
 
     def __init__(self, buckets, size, padding_mask):
         batch, heads, length, self.rounds = ops.shape(buckets)
-        self.rows, self.size = batch * heads, size
-        self.room = -(-length // size) * size - length
+        self.rows = batch * heads
+        self.size, count, self.room = cut_length(length, size)
+        self.chunks = self.rows, self.rounds * count, self.size
         self.length = length + self.room
         buckets = ops.transpose(buckets, (0, 1, 3, 2))  # (B, N, G, T)
         if padding_mask is not None:
@@ -191,8 +192,8 @@ class _Sorted:
         keys = ops.sort(buckets * self.length + places, axis=-1)  # (B, N, G, S)
         order = ops.mod(keys, self.length)
         # Rows of (R, G, S) and of (R, S), flattened, and the way back.
-        self.order = self._starts(order, self.rows * self.rounds)
-        self.source = self._starts(order, self.rows)
+        self.order = self._starts(order, self.rows * self.rounds, self.length)
+        self.source = self._starts(order, self.rows, self.rounds * self.length)
         count = ops.shape(self.order)[0]
         self.undo = ops.scatter(
             ops.expand_dims(self.order, 1), ops.arange(count, dtype="int32"), (count,)
@@ -201,35 +202,32 @@ class _Sorted:
         buckets = ops.floor_divide(keys, self.length)
         round_of = ops.expand_dims(ops.arange(self.rounds, dtype="int32"), 1)
         buckets = ops.where(buckets < 0, NOBODY, buckets * self.rounds + round_of)
-        self.buckets = self._chunks(buckets)  # (R, n, C)
+        self.buckets = ops.reshape(buckets, self.chunks)  # (R, n, C)
 
-    def _starts(self, order, count):
+    def _starts(self, order, count, size):
         """Places within `count` rows of S, as places of all of them, flattened."""
         starts = ops.arange(count, dtype="int32") * self.length
-        order = ops.reshape(order, (count, -1)) + ops.expand_dims(starts, 1)
+        order = ops.reshape(order, (count, size)) + ops.expand_dims(starts, 1)
         return ops.reshape(order, (-1,))
-
-    def _chunks(self, x):
-        rest = () if len(x.shape) == 4 else (x.shape[-1],)
-        return ops.reshape(x, (self.rows, -1, self.size, *rest))
 
     def sort(self, x):
         """(B, N, T, width) -> (R, n, C, width)."""
         width = x.shape[-1]
         x = ops.pad(x, ((0, 0), (0, 0), (0, self.room), (0, 0)))
+        shape = self.rows, self.rounds, self.length, width
 
         @ops.custom_gradient
         def run(x):
             def gradient(*arguments, upstream=None):
                 upstream = arguments[0] if upstream is None else upstream
                 back = ops.take(upstream, self.undo, axis=0)
-                back = ops.reshape(back, (self.rows, self.rounds, -1, width))
+                back = ops.reshape(back, shape)
                 return ops.reshape(ops.sum(back, axis=1), (-1, width))
 
             return ops.take(x, self.source, axis=0), gradient
 
         x = run(ops.reshape(x, (-1, width)))
-        return ops.reshape(x, (self.rows, -1, self.size, width))
+        return ops.reshape(x, (*self.chunks, width))
 
     def unsort(self, x):
         """(R, n, C, width) -> (R, G, S, width)."""
@@ -244,4 +242,4 @@ class _Sorted:
             return ops.take(x, self.undo, axis=0), gradient
 
         x = run(ops.reshape(x, (-1, width)))
-        return ops.reshape(x, (self.rows, self.rounds, -1, width))
+        return ops.reshape(x, (self.rows, self.rounds, self.length, width))

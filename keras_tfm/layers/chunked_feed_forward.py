@@ -6,6 +6,7 @@ Letters: B batch, T length, D width, C length of a chunk, n chunks.
 import keras
 from keras import ops
 
+from keras_tfm.layers.length_blocks import count_blocks
 from keras_tfm.layers.policies import owner_dtype
 from keras_tfm.layers.values import (
     build_value,
@@ -70,7 +71,8 @@ class ChunkedFeedForward(keras.layers.Layer):
     def call(self, inputs):
         x = ops.cast(inputs, self.compute_dtype)
         length, size = ops.shape(x)[1], self.chunk_size
-        x = ops.pad(x, ((0, 0), (0, -length % size), (0, 0)))  # (B, n C, D)
+        room = count_blocks(length, size) * size - length
+        x = ops.pad(x, ((0, 0), (0, room), (0, 0)))  # (B, n C, D)
         variables = self.feed_forward.trainable_variables
         others = [(v, ops.copy(v)) for v in self.feed_forward.non_trainable_variables]
 

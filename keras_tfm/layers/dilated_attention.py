@@ -6,8 +6,9 @@ heads, H size of a head.
 
 from keras import ops
 
-from keras_tfm.layers.banded_attention import attend_band, count_blocks, real_keys
+from keras_tfm.layers.banded_attention import attend_band, real_keys
 from keras_tfm.layers.dot_product_attention import attend
+from keras_tfm.layers.length_blocks import count_blocks
 from keras_tfm.layers.masks import as_rank_4, combine_masks, dilated_mask
 
 

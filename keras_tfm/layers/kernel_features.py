@@ -13,6 +13,7 @@ import numpy as np
 from keras import ops
 
 KERNELS = ("favor", "elu")
+LOW = -1e30  # below all: the largest of nothing
 EPSILON = 1e-6  # added to the features of queries: no sum of weights is zero
 
 
@@ -55,7 +56,7 @@ def favor_features(x, projection):
     """
     x = _wide(x) * x.shape[-1] ** -0.25
     products = ops.matmul(x, ops.transpose(ops.cast(projection, x.dtype)))
-    top = ops.stop_gradient(ops.max(products, axis=-1, keepdims=True))
+    top = ops.stop_gradient(ops.max(products, axis=-1, keepdims=True, initial=LOW))
     factors = top - 0.5 * ops.sum(ops.square(x), axis=-1, keepdims=True)
     return ops.exp(products - top), factors
 
@@ -72,7 +73,7 @@ def elu_features(x):
     References: Katharopoulos et al. 2020, arXiv:2006.16236.
     """
     x = _wide(x)
-    top = ops.minimum(ops.max(x, axis=-1, keepdims=True), 0)
+    top = ops.minimum(ops.max(x, axis=-1, keepdims=True, initial=LOW), 0)
     top = ops.stop_gradient(top)
     return ops.relu(x) + ops.exp(ops.minimum(x, 0) - top), top
 

@@ -12,6 +12,7 @@ a head, C length of a chunk, n number of chunks.
 
 from keras import ops
 
+from keras_tfm.layers.length_blocks import cut_length
 from keras_tfm.layers.masks import as_rank_2, causal_mask
 
 CHUNK = 128
@@ -71,7 +72,7 @@ def mix_by_features_causally(query, key, factors, value, padding_mask=None, stat
     """
     batch, heads, length, _ = ops.shape(query)
     factors, value = _only_real(factors, value, padding_mask)
-    size, count, room = _cut(length)
+    size, count, room = cut_length(length, CHUNK)
     query, key, value = (_chunks(x, size, count, room) for x in (query, key, value))
     factors = _chunks(factors, size, count, room, LOW)
     top = _top(factors)  # (R, n, 1, 1)
@@ -151,7 +152,7 @@ def _running(state, sums, top):
     across = ops.reshape(top, (-1, 1, count))
     seen = causal_mask(count)
     across = ops.where(seen, across, LOW)
-    best = ops.max(across, axis=-1, keepdims=True)  # (R, n + 1, 1)
+    best = ops.max(across, axis=-1, keepdims=True, initial=LOW)  # (R, n + 1, 1)
     shares = ops.where(seen, ops.exp(across - best), 0.0)
     sums = ops.matmul(shares, ops.reshape(sums, (-1, count, wide[0] * wide[1])))
     return ops.reshape(sums, (-1, count, *wide)), ops.expand_dims(best, 3)
@@ -165,20 +166,11 @@ def _divided(mixed):
 
 def _top(factors, axis=2):
     """The largest factor, which cancels and so has no gradient."""
-    return ops.stop_gradient(ops.max(factors, axis=axis, keepdims=True))
+    return ops.stop_gradient(ops.max(factors, axis=axis, keepdims=True, initial=LOW))
 
 
 def _transposed(x):
     return ops.transpose(x, (0, 1, 3, 2))
-
-
-def _cut(length):
-    """Length of a chunk, number of chunks, and what is missing in the last one."""
-    size = CHUNK
-    if isinstance(length, int):
-        size = max(min(CHUNK, length), 1)
-    count = (length + size - 1) // size
-    return size, count, count * size - length
 
 
 def _chunks(x, size, count, room, fill=0.0):

@@ -281,7 +281,10 @@ def _close_up(key_value, padding_mask):
     real = ops.expand_dims(places < count, (1, 3))  # (B, 1, S, 1)
 
     def close_up(x):
-        x = ops.take(ops.reshape(x, (-1, x.shape[-1])), rows, axis=0)
+        width = x.shape[-1]
+        x = ops.take(ops.reshape(x, (-1, width)), rows, axis=0)
+        # JAX takes no row of none in another shape.
+        x = ops.reshape(x, (batch, heads, length, width))
         return ops.where(real, x, 0)
 
     return tuple(map(close_up, key_value))

@@ -125,8 +125,8 @@ class RelativePositionBias(keras.layers.Layer):
     def call(self, inputs, context=None, query_offset=0):
         length = ops.shape(inputs)[1]
         key_length = length if context is None else ops.shape(context)[1]
-        # One value for each of the T + S - 1 distances, then spread over (T, S).
-        distances = ops.arange(length + key_length - 1, dtype="int32") - (length - 1)
+        # One value for each distance (and one more), then spread over (T, S).
+        distances = ops.arange(length + key_length, dtype="int32") - (length - 1)
         buckets = relative_position_bucket(
             distances - ops.cast(query_offset, "int32"),
             self.bidirectional,

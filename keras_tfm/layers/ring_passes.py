@@ -12,6 +12,8 @@ device where the axis is spread over devices.
 import keras
 from keras import ops
 
+from keras_tfm.layers.length_blocks import count_blocks
+
 LOW = -1e30
 
 
@@ -73,7 +75,7 @@ class _Ring:
         """(B, G K, T, H) -> chunks near and far, (R, B K, G C, H) each."""
         count = 2 * self.num_shards
         batch, heads, length, width = ops.shape(x)
-        size = -(-length // count)
+        size = count_blocks(length, count)
         x = ops.pad(x, ((0, 0), (0, 0), (0, count * size - length), (0, 0)))
         x = ops.reshape(x, (batch * heads, count, size, width))
         x = ops.transpose(x, (1, 0, 2, 3))  # (2 R, B N, C, H)
@@ -143,7 +145,8 @@ class _Ring:
                 scores, real = self.scores(*pair, diagonal)
                 best, total, mixed = _pick(state, i)
                 scores = ops.where(real, scores, LOW)
-                higher = ops.maximum(best, ops.max(scores, axis=-1, keepdims=True))
+                top = ops.max(scores, axis=-1, keepdims=True, initial=LOW)
+                higher = ops.maximum(best, top)
                 weights = ops.where(real, ops.exp(scores - higher), 0.0)
                 shrink = ops.exp(best - higher)
                 total = total * shrink + ops.sum(weights, axis=-1, keepdims=True)

@@ -17,6 +17,7 @@ P lanes, J steps of a lane, M = P B rows that are computed at once, W any width.
 import keras
 from keras import ops
 
+from keras_tfm.layers.length_blocks import count_blocks, cut_length
 from keras_tfm.layers.walk import walk
 
 STEPS = 32
@@ -87,10 +88,9 @@ class _Segments:
         batch = batch if isinstance(batch, int) else 1
         self.lanes = max(1, ENOUGH // max(1, batch * numbers))
         if isinstance(length, int):
-            length = max(1, length)  # of no token too: padding leaves states alone
-            self.steps = min(STEPS, length)
-            self.lanes = min(self.lanes, -(-length // self.steps))
-        self.count = -(-length // (self.lanes * self.steps))
+            self.steps, count, _ = cut_length(length, STEPS)
+            self.lanes = min(self.lanes, count)
+        self.count = count_blocks(length, self.lanes * self.steps)
 
     def cut(self, x):
         """(B, T, W) -> (G, J, M, W); what is missing is zero."""

@@ -12,6 +12,7 @@ N state size, C chunks, Q tokens of a chunk, M = C B G matrices of one product.
 import keras
 from keras import ops
 
+from keras_tfm.layers.length_blocks import cut_length
 from keras_tfm.layers.walk import walk
 
 CHUNK = 64
@@ -77,16 +78,13 @@ class _Chunks:
     """How a length is cut into matrices of Q rows."""
 
     def __init__(self, length, groups):
-        self.length, self.groups, self.size = length, groups, CHUNK
-        if isinstance(length, int):
-            self.size = max(1, min(length, CHUNK))
-        self.count = -(-length // self.size)
+        self.length, self.groups = length, groups
+        self.size, self.count, self.room = cut_length(length, CHUNK)
 
     def cut(self, x):
         """(B, T, G, W) -> (M, Q, W); what is missing is zero."""
         batch, width = ops.shape(x)[0], x.shape[3]
-        room = self.count * self.size - self.length
-        x = ops.pad(x, ((0, 0), (0, room), (0, 0), (0, 0)))
+        x = ops.pad(x, ((0, 0), (0, self.room), (0, 0), (0, 0)))
         x = ops.reshape(x, (batch, self.count, self.size, self.groups, width))
         x = ops.transpose(x, (1, 0, 3, 2, 4))  # (C, B, G, Q, W)
         return ops.reshape(x, (-1, self.size, width))
@@ -128,7 +126,7 @@ def _by_head(x, factors):
 
 def _first(x, write):
     """No state yet, zeros (B, G, N, W)."""
-    x, write = x[:, 0], write[:, 0]
+    x, write = ops.sum(x, axis=1), ops.sum(write, axis=1)  # also where T = 0
     return ops.expand_dims(ops.zeros_like(write), 3) * ops.expand_dims(
         ops.zeros_like(x), 2
     )
