@@ -40,6 +40,7 @@ PRESETS = {
         "steps": 100, "split": "validation",
     },
 }  # fmt: skip
+PAGES, HELD_OUT = 3200, 160  # of python-docs
 BOOKS = "gutenberg_books", "tiny_shakespeare", "text"
 
 
@@ -87,8 +88,8 @@ def load(config):
     kind, path = data.parse_source(config.dataset)
     if config.dataset == "python-docs":
         parts = []
-        made = config.examples or 3200
-        for split, count in (("train", made), ("validation", 160)):
+        counts = {"train": config.examples or PAGES, "validation": HELD_OUT}
+        for split, count in counts.items():
             texts, labels, names = data.python_docs_classification(split=split)
             parts.append(pages(texts, labels, config.paragraphs, count, config.seed))
         return *parts, names

@@ -106,7 +106,9 @@ def test_sentence_pairs(name, tfds_dir, checkpoint):
         np.testing.assert_array_equal(read[key], value)
 
 
-@pytest.mark.parametrize("length", [4, 9])
+@pytest.mark.parametrize(
+    "length", [4, 9, *(pytest.param(n, marks=pytest.mark.long) for n in (7, 8, 30))]
+)
 def test_strings_and_data_sets_give_the_same_ids(length):
     tokenizer = data.train_wordpiece([" ".join(WORDS)] * 3, 200)
     rng = np.random.default_rng(0)
