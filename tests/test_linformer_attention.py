@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from keras import ops
 
 from keras_tfm import layers
 from tests import laws, numpy_layers
@@ -94,6 +95,25 @@ def test_padding(sharing, side):  # FAULTS O70
 
     padding = 100 * normal(B, 3, D)
     laws.padding_changes_nothing(run, normal(B, T, D), padding, side)
+
+
+def test_gradients_know_no_padding():
+    layer, x = make(), normal(1, 4, D)
+    places = [0, 2, 3, 5]
+    padded = 100 * normal(1, T, D)
+    padded[:, places] = x
+    keep = np.isin(np.arange(T), places)[np.newaxis]
+
+    def padded_loss(padded):
+        outputs = layer(padded, padding_mask=keep)
+        return ops.sum(ops.where(keep[..., np.newaxis], outputs, 0) ** 2)
+
+    of_x, *of_weights = laws.gradients(lambda x: ops.sum(layer(x) ** 2), x, layer)
+    of_padded, *found = laws.gradients(padded_loss, padded, layer)
+    assert_near(of_padded[:, places], of_x, atol=1e-4)
+    assert not np.any(of_padded[~keep])
+    for one, other in zip(found, of_weights):
+        assert_near(one, other, atol=1e-4)
 
 
 def test_shorter_inputs_use_the_first_rows():  # FAULTS O70

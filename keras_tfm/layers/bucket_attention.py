@@ -15,6 +15,7 @@ from keras import ops
 
 from keras_tfm.layers.length_blocks import cut_length
 from keras_tfm.layers.masks import as_rank_2
+from keras_tfm.layers.row_order import invert_order, permute_rows
 
 LOW = -1e30
 SELF = -1e5  # log weight of a round in which a token has nobody but itself
@@ -191,55 +192,27 @@ class _Sorted:
         places = ops.arange(self.length, dtype="int32")
         keys = ops.sort(buckets * self.length + places, axis=-1)  # (B, N, G, S)
         order = ops.mod(keys, self.length)
-        # Rows of (R, G, S) and of (R, S), flattened, and the way back.
-        self.order = self._starts(order, self.rows * self.rounds, self.length)
-        self.source = self._starts(order, self.rows, self.rounds * self.length)
-        count = ops.shape(self.order)[0]
-        self.undo = ops.scatter(
-            ops.expand_dims(self.order, 1), ops.arange(count, dtype="int32"), (count,)
-        )
+        starts = ops.arange(self.rows * self.rounds, dtype="int32") * self.length
+        order = ops.reshape(order, (-1, self.length)) + ops.expand_dims(starts, 1)
+        self.order = ops.reshape(order, (-1,))  # of rows of (R, G, S), flattened
+        self.undo = invert_order(self.order)
         # Buckets of different rounds are different.
         buckets = ops.floor_divide(keys, self.length)
         round_of = ops.expand_dims(ops.arange(self.rounds, dtype="int32"), 1)
         buckets = ops.where(buckets < 0, NOBODY, buckets * self.rounds + round_of)
         self.buckets = ops.reshape(buckets, self.chunks)  # (R, n, C)
 
-    def _starts(self, order, count, size):
-        """Places within `count` rows of S, as places of all of them, flattened."""
-        starts = ops.arange(count, dtype="int32") * self.length
-        order = ops.reshape(order, (count, size)) + ops.expand_dims(starts, 1)
-        return ops.reshape(order, (-1,))
-
     def sort(self, x):
         """(B, N, T, width) -> (R, n, C, width)."""
         width = x.shape[-1]
         x = ops.pad(x, ((0, 0), (0, 0), (0, self.room), (0, 0)))
-        shape = self.rows, self.rounds, self.length, width
-
-        @ops.custom_gradient
-        def run(x):
-            def gradient(*arguments, upstream=None):
-                upstream = arguments[0] if upstream is None else upstream
-                back = ops.take(upstream, self.undo, axis=0)
-                back = ops.reshape(back, shape)
-                return ops.reshape(ops.sum(back, axis=1), (-1, width))
-
-            return ops.take(x, self.source, axis=0), gradient
-
-        x = run(ops.reshape(x, (-1, width)))
+        x = ops.reshape(x, (self.rows, 1, self.length, width))
+        x = ops.broadcast_to(x, (self.rows, self.rounds, self.length, width))
+        x = permute_rows(ops.reshape(x, (-1, width)), self.order, self.undo)
         return ops.reshape(x, (*self.chunks, width))
 
     def unsort(self, x):
         """(R, n, C, width) -> (R, G, S, width)."""
         width = x.shape[-1]
-
-        @ops.custom_gradient
-        def run(x):
-            def gradient(*arguments, upstream=None):
-                upstream = arguments[0] if upstream is None else upstream
-                return ops.take(upstream, self.order, axis=0)
-
-            return ops.take(x, self.undo, axis=0), gradient
-
-        x = run(ops.reshape(x, (-1, width)))
+        x = permute_rows(ops.reshape(x, (-1, width)), self.undo, self.order)
         return ops.reshape(x, (self.rows, self.rounds, self.length, width))

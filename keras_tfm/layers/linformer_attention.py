@@ -21,6 +21,7 @@ from keras_tfm.layers.key_value_cache import check_built
 from keras_tfm.layers.masks import as_rank_2, combine_masks
 from keras_tfm.layers.parts import make_dropout
 from keras_tfm.layers.policies import owner_dtype
+from keras_tfm.layers.row_order import invert_order, permute_rows
 from keras_tfm.layers.values import refuse
 
 SHARING = ("none", "headwise", "key_value")
@@ -271,20 +272,21 @@ def _mix(mixer, x):
 def _close_up(key_value, padding_mask):
     """Keys and values with the real ones first, in order, and zeros after them."""
     batch, heads, length, _ = ops.shape(key_value[0])
-    places = ops.expand_dims(ops.arange(length, dtype="int32"), 0)
-    order = ops.argsort(ops.where(padding_mask, places, places + length), axis=1)
-    starts = ops.reshape(
-        ops.arange(batch * heads, dtype="int32") * length, (-1, heads, 1)
-    )
-    rows = ops.expand_dims(ops.cast(order, "int32"), 1) + starts  # (B, N, S)
-    count = ops.sum(ops.cast(padding_mask, "int32"), axis=1, keepdims=True)
-    real = ops.expand_dims(places < count, (1, 3))  # (B, 1, S, 1)
+    real = ops.cast(padding_mask, "int32")
+    count = ops.sum(real, axis=1, keepdims=True)
+    # Where each token goes: (B, S), then as rows of (B, N, S), flattened.
+    before, padding_before = ops.cumsum(real, axis=1), ops.cumsum(1 - real, axis=1)
+    places = ops.where(padding_mask, before, count + padding_before) - 1
+    starts = ops.arange(batch * heads, dtype="int32") * length
+    places = ops.expand_dims(places, 1) + ops.reshape(starts, (batch, heads, 1))
+    undo = ops.reshape(places, (-1,))
+    order = invert_order(undo)
+    real = ops.arange(length, dtype="int32") < count  # (B, S)
+    real = ops.expand_dims(real, (1, 3))
 
     def close_up(x):
-        width = x.shape[-1]
-        x = ops.take(ops.reshape(x, (-1, width)), rows, axis=0)
-        # JAX takes no row of none in another shape.
-        x = ops.reshape(x, (batch, heads, length, width))
-        return ops.where(real, x, 0)
+        shape = batch, heads, length, x.shape[-1]
+        x = permute_rows(ops.reshape(x, (-1, x.shape[-1])), order, undo)
+        return ops.where(real, ops.reshape(x, shape), 0)
 
     return tuple(map(close_up, key_value))
