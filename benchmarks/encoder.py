@@ -170,7 +170,7 @@ def main():
         "remat": ("training step, with and without remat", REMAT, True),
     }
     tables = {}
-    for kind in given.tables.split(","):
+    for kind in given.tables:
         title, contenders, training = kinds[kind]
         title = f"{title}, batch {given.batch}, length {given.length}"
         settings = {**sizes, "training": training}

@@ -11,8 +11,6 @@ Peers: pip install -e ".[benchmarks]"; one that is not installed is named, not r
 All models have random weights of the same shapes, so every library makes all tokens.
 """
 
-import argparse
-import os
 import time
 
 import numpy as np
@@ -20,6 +18,7 @@ import numpy as np
 from benchmarks.decoders import prompts
 from benchmarks.limits import copy_bandwidth, limits, weights_read
 from benchmarks.pairing import race, write
+from benchmarks.steps import parser
 
 GPT2 = {"vocabulary": 50257, "layers": 12, "heads": 12, "width": 768}
 BASE = {"vocabulary": 32000, "layers": 6, "heads": 8, "width": 512}
@@ -106,17 +105,10 @@ def length_table(shape, length=1024, piece=64, repeats=3):
 
 def main():
     """Run from the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--tables", default="greedy,beams,length,limits", help="which")
-    parser.add_argument("--tiny", type=int, default=0, help="1: toy models")
-    parser.add_argument("--batches", default="1,8", help="batch sizes of greedy")
-    parser.add_argument("--repeats", type=int, default=5, help="rounds that count")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of each")
-    parser.add_argument("--output-dir", default="outputs/benchmarks", help="for files")
-    given = parser.parse_args()
-    chosen, tables = given.tables.split(","), {}
+    arguments = parser(__doc__, "greedy,beams,length,limits")
+    arguments.add_argument("--batches", default="1,8", help="batch sizes of greedy")
+    given = arguments.parse_args()
+    chosen, tables = given.tables, {}
     gpt2, base = (TINY, TINY) if given.tiny else (GPT2, BASE)
     how = given.threads, given.repeats
     if "greedy" in chosen:

@@ -134,7 +134,7 @@ def main():
     sizes = TINY if given.tiny else BASE
     kinds = {"attention": ATTENTION, "block": BLOCK}
     tables = {}
-    for kind in given.tables.split(","):
+    for kind in given.tables:
         for backward in (False, True):
             title = f"{kind}, {'forward and backward' if backward else 'forward'}"
             settings = {"sizes": sizes, "backward": backward}

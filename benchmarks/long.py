@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.long_peers import HEADS, WIDTH, WINDOW, inputs_of
 from benchmarks.pairing import Contender, compare, race, write
-from benchmarks.steps import gradient_run, parser
+from benchmarks.steps import gradient_run, parser, some_of
 
 EXACT = ("dense", "blockwise")
 
@@ -148,7 +148,10 @@ def main():
     arguments = parser(__doc__, "members,slopes,peers")
     lengths = ",".join(str(2**power) for power in range(10, 17))
     arguments.add_argument("--lengths", default=lengths, help="T")
-    arguments.add_argument("--attention", default=",".join(ATTENTIONS), help="which")
+    known = ",".join(ATTENTIONS)
+    arguments.add_argument(
+        "--attention", type=some_of(known), default=known, help="which"
+    )
     arguments.add_argument("--dense-up-to", type=int, default=8192, help="longest T")
     arguments.add_argument("--blockwise-up-to", type=int, default=16384, help="same")
     arguments.add_argument(
@@ -157,7 +160,7 @@ def main():
     )  # fmt: skip
     arguments.add_argument("--peer-length", type=int, default=4096, help="T of peers")
     given = arguments.parse_args()
-    names = given.attention.split(",")
+    names = given.attention
     tables, rows = {}, []
     if "members" in given.tables:
         for length in map(int, given.lengths.split(",")):

@@ -45,7 +45,7 @@ def main():
     given = parser(__doc__, "all,masked").parse_args()
     shares = {"all": 1.0, "masked": 0.15}
     tables = {}
-    for kind in given.tables.split(","):
+    for kind in given.tables:
         settings = {"shape": TINY if given.tiny else GPT2, "share": shares[kind]}
         how = given.threads, given.repeats
         title = f"training step, labels on {shares[kind]:.0%} of the tokens"

@@ -11,7 +11,7 @@ of one layer, 512 wide, 8 heads, whose cache holds so many tokens).
 import numpy as np
 
 from benchmarks.pairing import race, write
-from benchmarks.steps import parser, speed_table
+from benchmarks.steps import parser, some_of, speed_table
 
 WIDTH, HEADS, WINDOW = 512, 8, 128
 INNER, STATE, TOKENS = 1024, 16, 256
@@ -119,7 +119,9 @@ def main():
     lengths = ",".join(str(2**power) for power in (10, 12, 14, 16))
     arguments.add_argument("--lengths", default=lengths, help="cached tokens")
     names = "dense,window,performer,mamba,mamba2"
-    arguments.add_argument("--attention", default=names, help="which")
+    arguments.add_argument(
+        "--attention", type=some_of(names), default=names, help="which"
+    )
     given = arguments.parse_args()
     tables = {}
     if "scan" in given.tables:
@@ -131,8 +133,9 @@ def main():
             )
     if "decoding" in given.tables:
         lengths = [int(length) for length in given.lengths.split(",")]
-        names = given.attention.split(",")
-        tables["decoding, milliseconds a token"] = decoding_rows(names, lengths, given)
+        tables["decoding, milliseconds a token"] = decoding_rows(
+            given.attention, lengths, given
+        )
     write("recurrence", tables, given.output_dir)
 
 

@@ -119,6 +119,24 @@ def speed_table(module, contenders, settings, threads, repeats):
     return rows
 
 
+def some_of(known):
+    """The type of an argument of names with commas: a list of known ones, or an error.
+
+    Args:
+        known: str, names with commas.
+
+    Returns: function of a str.
+    """
+
+    def read(text):
+        for name in (names := text.split(",")):
+            if name not in known.split(","):
+                raise argparse.ArgumentTypeError(f"{name!r} is not of {known}")
+        return names
+
+    return read
+
+
 def parser(doc, tables):
     """The arguments that every benchmark has.
 
@@ -131,7 +149,7 @@ def parser(doc, tables):
     made = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--tables", default=tables, help="which")
+    made.add_argument("--tables", type=some_of(tables), default=tables, help="which")
     made.add_argument("--tiny", type=int, default=0, help="1: toy models")
     made.add_argument("--repeats", type=int, default=5, help="rounds that count")
     made.add_argument("--threads", type=int, default=os.cpu_count(), help="of each")

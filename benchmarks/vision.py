@@ -81,7 +81,7 @@ def main():
     arguments.add_argument("--batch", type=int, default=8, help="images")
     given = arguments.parse_args()
     tables = {}
-    for kind in given.tables.split(","):
+    for kind in given.tables:
         settings = {
             "shape": TINY if given.tiny else SMALL,
             "batch": given.batch,

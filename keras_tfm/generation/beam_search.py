@@ -10,6 +10,7 @@ from typing import ClassVar
 from keras import ops
 
 from keras_tfm.generation.decoder import Choice, Decoder
+from keras_tfm.generation.largest import largest
 from keras_tfm.generation.rows import put_column
 
 NEVER = float("-inf")
@@ -161,8 +162,7 @@ class BeamSearch:
         count = min(width * (1 + stops), width * vocabulary)
         scores = ops.expand_dims(state["live"], 2) + log_probs  # (B, K, V)
         scores = ops.reshape(scores, (-1, width * vocabulary))
-        scores, places = ops.top_k(scores, count)  # (B, C)
-        places = ops.cast(places, "int32")
+        scores, places = largest(scores, count)  # (B, C)
         parent, token = places // vocabulary, ops.mod(places, vocabulary)
         stop = history.is_stop(token)
 

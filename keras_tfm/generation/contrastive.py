@@ -11,6 +11,7 @@ import keras
 from keras import ops
 
 from keras_tfm.generation.decoder import Decoder, prefill
+from keras_tfm.generation.largest import largest
 from keras_tfm.generation.rows import put_column, repeat_rows
 
 
@@ -66,8 +67,7 @@ class ContrastiveDecoder(Decoder):
         own = ops.cast(moving["logits"], "float32")
         logits, blocked = self._process(own, history)
         count = min(count, logits.shape[-1])
-        chances, tokens = ops.top_k(ops.softmax(logits, axis=-1), count)  # (B, k)
-        tokens = ops.cast(tokens, "int32")
+        chances, tokens = largest(ops.softmax(logits, axis=-1), count)  # (B, k)
 
         def copies(x):
             return repeat_rows(x, count)

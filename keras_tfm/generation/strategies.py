@@ -15,6 +15,7 @@ from typing import ClassVar
 from keras import ops
 
 from keras_tfm.generation.decoder import Choice, Decoder
+from keras_tfm.generation.largest import largest
 
 # Wichmann and Hill 1982, AS 183: three small generators, in int32 without overflow.
 FACTORS = (171, 172, 170)
@@ -100,7 +101,7 @@ class Greedy(OneRow):
 
         Returns: pair of int32 (R,) and the generator.
         """
-        return ops.cast(ops.top_k(logits, 1)[1][:, 0], "int32"), generator
+        return largest(logits, 1)[1][:, 0], generator
 
     def weights(self, logits):
         """1 for the best token, 0 for the others.
@@ -110,7 +111,7 @@ class Greedy(OneRow):
 
         Returns: float32 (..., V).
         """
-        best = ops.top_k(logits, 1)[1][..., 0]
+        best = largest(logits, 1)[1][..., 0]
         return ops.one_hot(best, logits.shape[-1], dtype="float32")
 
 
@@ -186,7 +187,7 @@ class Sample(OneRow):
         weights = ops.exp((logits - best) / self.temperature)
         count = min(self.top_k or logits.shape[-1], logits.shape[-1])
         if self.top_k is not None or self.top_p is not None:
-            ordered = ops.top_k(weights, count)[0]  # best first
+            ordered = largest(weights, count)[0]  # best first
             least = ordered[..., -1:]
             if self.top_p is not None:
                 total = ops.sum(ordered, axis=-1, keepdims=True)

@@ -21,7 +21,7 @@ from keras_tfm.layers.key_value_cache import check_built
 from keras_tfm.layers.masks import as_rank_2, combine_masks
 from keras_tfm.layers.parts import make_dropout
 from keras_tfm.layers.policies import owner_dtype
-from keras_tfm.layers.row_order import invert_order, permute_rows
+from keras_tfm.layers.real_tokens_first import keep_first, moves_of, to_front
 from keras_tfm.layers.values import refuse
 
 SHARING = ("none", "headwise", "key_value")
@@ -272,21 +272,12 @@ def _mix(mixer, x):
 def _close_up(key_value, padding_mask):
     """Keys and values with the real ones first, in order, and zeros after them."""
     batch, heads, length, _ = ops.shape(key_value[0])
-    real = ops.cast(padding_mask, "int32")
-    count = ops.sum(real, axis=1, keepdims=True)
-    # Where each token goes: (B, S), then as rows of (B, N, S), flattened.
-    before, padding_before = ops.cumsum(real, axis=1), ops.cumsum(1 - real, axis=1)
-    places = ops.where(padding_mask, before, count + padding_before) - 1
-    starts = ops.arange(batch * heads, dtype="int32") * length
-    places = ops.expand_dims(places, 1) + ops.reshape(starts, (batch, heads, 1))
-    undo = ops.reshape(places, (-1,))
-    order = invert_order(undo)
-    real = ops.arange(length, dtype="int32") < count  # (B, S)
-    real = ops.expand_dims(real, (1, 3))
+    padding_mask = ops.broadcast_to(padding_mask, (batch, length))
+    moves, counts = moves_of(ops.repeat(padding_mask, heads, axis=0))
 
     def close_up(x):
-        shape = batch, heads, length, x.shape[-1]
-        x = permute_rows(ops.reshape(x, (-1, x.shape[-1])), order, undo)
-        return ops.where(real, ops.reshape(x, shape), 0)
+        rows = ops.reshape(x, (batch * heads, length, x.shape[3]))
+        rows = keep_first(to_front(rows, moves), counts)
+        return ops.reshape(rows, ops.shape(x))
 
     return tuple(map(close_up, key_value))

@@ -7,35 +7,39 @@ Letters: B batch, T length, D width.
 
 from keras import ops
 
+from keras_tfm.layers.row_order import invert_order, permute_rows
 
-def places_of(padding_mask):
-    """Where each token goes.
+
+def moves_of(padding_mask):
+    """How each token moves.
 
     Args:
         padding_mask: bool (B, T), True for real tokens.
 
-    Returns: pair of int32 (B, T), a permutation of each row that keeps the order
-        among real tokens and among the others, and int32 (B,), how many are real.
+    Returns: pair of `moves`, which keep the order among real tokens and among the
+        others, and int32 (B,), how many are real.
     """
+    batch, length = ops.shape(padding_mask)
     real = ops.cast(padding_mask, "int32")
     counts = ops.sum(real, axis=1)  # (B,)
     among_real = ops.cumsum(real, axis=1) - 1
     among_others = ops.cumsum(1 - real, axis=1) - 1 + ops.expand_dims(counts, 1)
-    return ops.where(padding_mask, among_real, among_others), counts
+    places = ops.where(padding_mask, among_real, among_others)
+    first = ops.expand_dims(ops.arange(batch, dtype="int32") * length, 1)
+    back = ops.reshape(places + first, (-1,))  # (B T,), among the tokens of all rows
+    return (invert_order(back), back), counts
 
 
-def to_front(x, places):
+def to_front(x, moves):
     """(B, T, D) with each token at its place."""
-    flat = ops.reshape(x, (-1, x.shape[2]))
-    order = ops.expand_dims(_flat(places), 1)  # (B T, 1)
-    moved = ops.scatter(order, flat, ops.shape(flat))
-    return ops.reshape(moved, ops.shape(x))
+    order, back = moves
+    return ops.reshape(permute_rows(_flat(x), order, back), ops.shape(x))
 
 
-def from_front(x, places):
+def from_front(x, moves):
     """What `to_front` did, undone."""
-    flat = ops.reshape(x, (-1, x.shape[2]))
-    return ops.reshape(ops.take(flat, _flat(places), axis=0), ops.shape(x))
+    order, back = moves
+    return ops.reshape(permute_rows(_flat(x), back, order), ops.shape(x))
 
 
 def keep_first(x, counts):
@@ -47,8 +51,5 @@ def keep_first(x, counts):
     return ops.where(ops.expand_dims(real, 2), x, ops.zeros((), x.dtype))
 
 
-def _flat(places):
-    """Places among the tokens of all rows, int32 (B T,)."""
-    batch, length = ops.shape(places)
-    first = ops.expand_dims(ops.arange(batch, dtype="int32") * length, 1)
-    return ops.reshape(places + first, (-1,))
+def _flat(x):
+    return ops.reshape(x, (-1, x.shape[2]))

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_tfm.layers.key_value_cache import check_built
 from keras_tfm.layers.masks import as_rank_2, combine_masks
-from keras_tfm.layers.real_tokens_first import from_front, places_of, to_front
+from keras_tfm.layers.real_tokens_first import from_front, moves_of, to_front
 from keras_tfm.layers.values import refuse
 
 NO_PAIRS = "it carries a state from token to token and has no pairs of tokens"
@@ -113,11 +113,11 @@ class RecurrentMixer:
         inputs = ops.cast(inputs, self.compute_dtype)
         if padding_mask is None:
             return self.mix(inputs, None, cache)
-        places, counts = places_of(as_rank_2(padding_mask))
+        moves, counts = moves_of(as_rank_2(padding_mask))
         if inputs.shape[1] == 1:  # in its place, whether real or not
             return self.mix(inputs, counts, cache)
-        outputs, cache = self.mix(to_front(inputs, places), counts, cache)
-        return from_front(outputs, places), cache
+        outputs, cache = self.mix(to_front(inputs, moves), counts, cache)
+        return from_front(outputs, moves), cache
 
     @property
     def wide_dtype(self):
