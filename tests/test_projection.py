@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_tfm.layers.projection import PARTS, Projection, TiedEmbedding, whole_products
+from keras_tfm.layers.one_row import plain_rows
+from keras_tfm.layers.projection import PARTS, Projection, TiedEmbedding
 from tests.laws import assert_near, gradients, normal, quantize, to_numpy
 
 
@@ -61,7 +62,7 @@ def test_quantized_as_keras_does():
     assert_near(layer(x), plain(x), atol=0)
 
 
-def test_whole_products_by_request(monkeypatch):
+def test_plain_rows_by_request(monkeypatch):
     x = normal(1, PARTS * 2)
     _, layer = pair(keras.layers.Dense, Projection, x.shape, units=7)
     shapes, matmul = [], ops.matmul
@@ -72,7 +73,7 @@ def test_whole_products_by_request(monkeypatch):
 
     monkeypatch.setattr(ops, "matmul", seen)
     layer(x)
-    with whole_products():
+    with plain_rows():
         layer(x)
     layer(x)
     assert shapes[0] == shapes[-1] == (PARTS, 2, 7)

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from keras_tfm.export import precision, signatures, staging
-from keras_tfm.layers.projection import whole_products
+from keras_tfm.layers.one_row import plain_rows
 
 _QUANTIZE = (None, "float16", "dynamic", "int8")
 _FLOAT_OPS = (
@@ -129,7 +129,7 @@ def convert_function(model, serve, specs, quantize=None, samples=None):
     archive = keras.export.ExportArchive()
     archive.track(model)
     with tempfile.TemporaryDirectory() as folder:
-        with whole_products():  # writing traces once more
+        with plain_rows():  # writing traces once more
             archive.add_endpoint("serving_default", serve, [specs])
             archive.write_out(folder, verbose=False)
         return convert_folder(folder, quantize, samples)

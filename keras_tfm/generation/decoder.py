@@ -11,6 +11,7 @@ import keras
 from keras import ops
 
 from keras_tfm.generation.rows import column, is_one_of, put_column, repeat_rows
+from keras_tfm.layers.one_row import is_one_row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,10 +103,9 @@ class Decoder:
             "token_ids": tokens,
             "finished": ops.zeros_like(tokens[:, 0], dtype="bool"),
             "blocked": ops.zeros_like(tokens[:, 0], dtype="bool"),
-            "cache": keras.tree.map_structure(
-                lambda x: repeat_rows(x, rows), read["cache"]
-            ),
         }
+        cache = keras.tree.map_structure(lambda x: repeat_rows(x, rows), read["cache"])
+        moving["cache"] = _pack(cache, tokens)
         history = self._history(fixed, moving)
         moving["state"] = self.strategy.begin(history, inputs["seed"])
         return fixed, moving
@@ -146,7 +146,8 @@ class Decoder:
 
     def _step(self, fixed, moving):
         """Read the last token, choose the next one."""
-        step, tokens, cache = moving["step"], moving["token_ids"], moving["cache"]
+        step, tokens = moving["step"], moving["token_ids"]
+        cache = _unpack(moving["cache"], tokens)
         place = fixed["length"] + step  # of the next token
         logits, new_cache = self.model.call_with_cache(
             column(tokens, place - 1),
@@ -177,7 +178,7 @@ class Decoder:
             "token_ids": put_column(tokens, token, place),
             "finished": choice.finished,
             "blocked": ops.logical_or(moving["blocked"], blocked),
-            "cache": new_cache,
+            "cache": _pack(new_cache, tokens),
             "state": choice.state,
         }
 
@@ -205,6 +206,20 @@ class Decoder:
             finished=moving["finished"],
             stop_token_ids=self.stop_token_ids,
         )
+
+
+def _pack(cache, tokens):
+    """A cache as the loop carries it: of one row, without the axis of rows."""
+    if not is_one_row(tokens):
+        return cache
+    return keras.tree.map_structure(lambda x: ops.squeeze(x, 0), cache)
+
+
+def _unpack(cache, tokens):
+    """What `_pack` did, undone."""
+    if not is_one_row(tokens):
+        return cache
+    return keras.tree.map_structure(lambda x: ops.expand_dims(x, 0), cache)
 
 
 def prefill(model, inputs, token_ids, max_length):

@@ -12,6 +12,7 @@ from keras import ops
 from keras_tfm.layers.blockwise_attention import attend_blockwise
 from keras_tfm.layers.heads import fold_groups
 from keras_tfm.layers.masks import attention_keep
+from keras_tfm.layers.one_row import by_rows
 
 LONG = 1024  # from here on blocks are no slower
 
@@ -206,18 +207,22 @@ def _match(query, key):
     """q k for every pair, float32 (B, N, T, S), without repeating key heads."""
     batch, num_heads, length, _ = ops.shape(query)
     query = fold_groups(query, key.shape[1])
-    scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # (B, K, G T, S)
+    scores = by_rows(_products, query, key)  # (B, K, G T, S)
     scores = ops.cast(scores, keras.backend.result_type(scores.dtype, "float32"))
     if num_heads == key.shape[1]:
         return scores
     return ops.reshape(scores, (batch, num_heads, length, ops.shape(key)[2]))
 
 
+def _products(query, key):
+    return ops.matmul(query, ops.swapaxes(key, -1, -2))
+
+
 def _mix(weights, value):
     """Values weighted for every query, (B, T, N, H)."""
     batch, num_heads, length, _ = ops.shape(weights)
     weights = fold_groups(weights, value.shape[1])
-    outputs = ops.matmul(weights, value)  # (B, K, G T, H)
+    outputs = by_rows(ops.matmul, weights, value)  # (B, K, G T, H)
     if num_heads != value.shape[1]:
         outputs = ops.reshape(outputs, (batch, num_heads, length, value.shape[3]))
     return ops.transpose(outputs, (0, 2, 1, 3))

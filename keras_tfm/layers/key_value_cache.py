@@ -5,6 +5,8 @@ Letters: B batch, T new tokens, M cache length, K key-value heads, H size of a h
 
 from keras import ops
 
+from keras_tfm.layers.one_row import by_rows
+
 
 def check_built(layer):
     """Refuse a cache of a layer that has no weights yet."""
@@ -58,10 +60,13 @@ def extend_cache(cache, key, value, cache_index, padding_mask=None, window=None)
             f"`inputs` has {length} tokens from {start} on, the cache holds "
             f"{max_length}."
         )
-    start = (0, 0, cache_index, 0)
+
+    def put(x, new):
+        return ops.slice_update(x, (*[0] * (len(x.shape) - 2), cache_index, 0), new)
+
     cache = {
-        "key": ops.slice_update(cache["key"], start, key),
-        "value": ops.slice_update(cache["value"], start, value),
+        "key": by_rows(put, cache["key"], key),
+        "value": by_rows(put, cache["value"], value),
     }
     masks = {"padding_mask": padding_mask, "query_offset": cache_index}
     return cache, {**cache, **masks}

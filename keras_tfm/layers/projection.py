@@ -10,26 +10,14 @@ Letters: P parts, I width of the input, O of the output, R rank of an adapter,
 V vocabulary, D width.
 """
 
-import contextlib
-import contextvars
-
 import keras
 import numpy as np
 from keras import ops
 
+from keras_tfm.layers.one_row import is_one_row
+
 PARTS = 8
 _ADAPTER = ("lora_kernel_a", "lora_kernel_b", "lora_scale")
-_whole = contextvars.ContextVar("keras_tfm_whole_products", default=False)
-
-
-@contextlib.contextmanager
-def whole_products():
-    """Where no product is cut into parts, as for a LiteRT file of one row."""
-    before = _whole.set(True)
-    try:
-        yield
-    finally:
-        _whole.reset(before)
 
 
 @keras.saving.register_keras_serializable(package="keras_tfm")
@@ -141,5 +129,5 @@ def _product_in_parts(inputs, kernel):
 
 def _one_row(layer, inputs):
     """Whether there is one row for sure, in full precision."""
-    single = all(size == 1 for size in inputs.shape[:-1])
-    return single and not _whole.get() and layer.compute_dtype == "float32"
+    single = is_one_row(inputs) and all(size == 1 for size in inputs.shape[1:-1])
+    return single and layer.compute_dtype == "float32"
