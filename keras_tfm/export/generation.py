@@ -230,6 +230,7 @@ class _Loop:
             processors,
             tuple(int(i) for i in stop_token_ids),
         )
+        self.decoder.packed = False
 
     def run(self, inputs, check=False):
         """Generate: `token_ids`, `scores`, and where the new tokens begin."""

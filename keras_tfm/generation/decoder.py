@@ -11,7 +11,6 @@ import keras
 from keras import ops
 
 from keras_tfm.generation.rows import column, is_one_of, put_column, repeat_rows
-from keras_tfm.layers.one_row import is_one_row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +67,13 @@ class Decoder:
         strategy: such as `Greedy()`.
         processors: callables (logits, history) -> logits, in their order.
         stop_token_ids: ints.
+
+    Attributes:
+        packed: bool, whether the loop carries a cache of one row without the axis of
+            rows, which saves XLA from copying it; LiteRT is better off with it.
     """
+
+    packed = True
 
     def __init__(self, model, max_length, strategy, processors=(), stop_token_ids=()):
         self.model = model
@@ -105,7 +110,7 @@ class Decoder:
             "blocked": ops.zeros_like(tokens[:, 0], dtype="bool"),
         }
         cache = keras.tree.map_structure(lambda x: repeat_rows(x, rows), read["cache"])
-        moving["cache"] = _pack(cache, tokens)
+        moving["cache"] = self._pack(cache, tokens)
         history = self._history(fixed, moving)
         moving["state"] = self.strategy.begin(history, inputs["seed"])
         return fixed, moving
@@ -147,7 +152,7 @@ class Decoder:
     def _step(self, fixed, moving):
         """Read the last token, choose the next one."""
         step, tokens = moving["step"], moving["token_ids"]
-        cache = _unpack(moving["cache"], tokens)
+        cache = self._unpack(moving["cache"], tokens)
         place = fixed["length"] + step  # of the next token
         logits, new_cache = self.model.call_with_cache(
             column(tokens, place - 1),
@@ -178,9 +183,19 @@ class Decoder:
             "token_ids": put_column(tokens, token, place),
             "finished": choice.finished,
             "blocked": ops.logical_or(moving["blocked"], blocked),
-            "cache": _pack(new_cache, tokens),
+            "cache": self._pack(new_cache, tokens),
             "state": choice.state,
         }
+
+    def _pack(self, cache, tokens):
+        if not self.packed or tokens.shape[0] != 1:
+            return cache
+        return keras.tree.map_structure(lambda x: ops.squeeze(x, 0), cache)
+
+    def _unpack(self, cache, tokens):
+        if not self.packed or tokens.shape[0] != 1:
+            return cache
+        return keras.tree.map_structure(lambda x: ops.expand_dims(x, 0), cache)
 
     def _process(self, logits, history):
         """The processors' logits; where they leave nothing, the model's own."""
@@ -206,20 +221,6 @@ class Decoder:
             finished=moving["finished"],
             stop_token_ids=self.stop_token_ids,
         )
-
-
-def _pack(cache, tokens):
-    """A cache as the loop carries it: of one row, without the axis of rows."""
-    if not is_one_row(tokens):
-        return cache
-    return keras.tree.map_structure(lambda x: ops.squeeze(x, 0), cache)
-
-
-def _unpack(cache, tokens):
-    """What `_pack` did, undone."""
-    if not is_one_row(tokens):
-        return cache
-    return keras.tree.map_structure(lambda x: ops.expand_dims(x, 0), cache)
 
 
 def prefill(model, inputs, token_ids, max_length):
