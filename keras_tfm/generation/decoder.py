@@ -70,7 +70,7 @@ class Decoder:
 
     Attributes:
         packed: bool, whether the loop carries a cache of one row without the axis of
-            rows, which saves XLA from copying it; LiteRT is better off with it.
+            rows, which saves XLA from copying it; LiteRT is better off with the axis.
     """
 
     packed = True
@@ -188,14 +188,17 @@ class Decoder:
         }
 
     def _pack(self, cache, tokens):
-        if not self.packed or tokens.shape[0] != 1:
+        if not self._drops_rows(tokens):
             return cache
         return keras.tree.map_structure(lambda x: ops.squeeze(x, 0), cache)
 
     def _unpack(self, cache, tokens):
-        if not self.packed or tokens.shape[0] != 1:
+        if not self._drops_rows(tokens):
             return cache
         return keras.tree.map_structure(lambda x: ops.expand_dims(x, 0), cache)
+
+    def _drops_rows(self, tokens):
+        return self.packed and tokens.shape[0] == 1  # dialect: known to be one row
 
     def _process(self, logits, history):
         """The processors' logits; where they leave nothing, the model's own."""

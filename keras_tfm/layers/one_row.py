@@ -3,7 +3,7 @@
 XLA's CPU backend drops an axis of one from a product, after which what a loop writes
 and multiplies in the same step is copied: three times a layer and token, for a cache.
 Where the axis is known to be one, products, caches and the loop's state have none.
-LiteRT is better off with it.
+LiteRT is better off with the axis.
 
 Letters: B batch, any further axes.
 """
@@ -28,7 +28,8 @@ def plain_rows():
 
 def is_one_row(*tensors):
     """Whether B is known to be 1 in all of some tensors (B, ...), and that counts."""
-    return not _plain.get() and all(x.shape[0] == 1 for x in tensors)
+    single = all(x.shape[0] == 1 for x in tensors)  # dialect: known to be one row
+    return single and not _plain.get()
 
 
 def by_rows(function, *tensors):
