@@ -230,7 +230,7 @@ class _Loop:
             processors,
             tuple(int(i) for i in stop_token_ids),
         )
-        self.decoder.packed = False
+        self.decoder.packed = False  # as LiteRT wants it
 
     def run(self, inputs, check=False):
         """Generate: `token_ids`, `scores`, and where the new tokens begin."""

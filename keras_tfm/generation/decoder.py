@@ -110,7 +110,7 @@ class Decoder:
             "blocked": ops.zeros_like(tokens[:, 0], dtype="bool"),
         }
         cache = keras.tree.map_structure(lambda x: repeat_rows(x, rows), read["cache"])
-        moving["cache"] = self._pack(cache, tokens)
+        moving["cache"] = self._change_rows(ops.squeeze, cache, tokens)
         history = self._history(fixed, moving)
         moving["state"] = self.strategy.begin(history, inputs["seed"])
         return fixed, moving
@@ -152,7 +152,7 @@ class Decoder:
     def _step(self, fixed, moving):
         """Read the last token, choose the next one."""
         step, tokens = moving["step"], moving["token_ids"]
-        cache = self._unpack(moving["cache"], tokens)
+        cache = self._change_rows(ops.expand_dims, moving["cache"], tokens)
         place = fixed["length"] + step  # of the next token
         logits, new_cache = self.model.call_with_cache(
             column(tokens, place - 1),
@@ -183,22 +183,16 @@ class Decoder:
             "token_ids": put_column(tokens, token, place),
             "finished": choice.finished,
             "blocked": ops.logical_or(moving["blocked"], blocked),
-            "cache": self._pack(new_cache, tokens),
+            "cache": self._change_rows(ops.squeeze, new_cache, tokens),
             "state": choice.state,
         }
 
-    def _pack(self, cache, tokens):
-        if not self._drops_rows(tokens):
+    def _change_rows(self, change, cache, tokens):
+        """A cache without its axis of one row (`ops.squeeze`), or with it again."""
+        single = tokens.shape[0] == 1  # dialect: known to be one row
+        if not (self.packed and single):
             return cache
-        return keras.tree.map_structure(lambda x: ops.squeeze(x, 0), cache)
-
-    def _unpack(self, cache, tokens):
-        if not self._drops_rows(tokens):
-            return cache
-        return keras.tree.map_structure(lambda x: ops.expand_dims(x, 0), cache)
-
-    def _drops_rows(self, tokens):
-        return self.packed and tokens.shape[0] == 1  # dialect: known to be one row
+        return keras.tree.map_structure(lambda x: change(x, 0), cache)
 
     def _process(self, logits, history):
         """The processors' logits; where they leave nothing, the model's own."""

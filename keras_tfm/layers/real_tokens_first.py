@@ -16,8 +16,8 @@ def moves_of(padding_mask):
     Args:
         padding_mask: bool (B, T), True for real tokens.
 
-    Returns: pair of `moves`, which keep the order among real tokens and among the
-        others, and int32 (B,), how many are real.
+    Returns: pair of moves, for `to_front` and `from_front`, which keep the order among
+        real tokens and among the others, and int32 (B,), how many are real.
     """
     batch, length = ops.shape(padding_mask)
     real = ops.cast(padding_mask, "int32")
