@@ -5,8 +5,9 @@
     python -m benchmarks.generation --tiny 1        toy models: seconds, not minutes
 
 Tables: greedy (GPT-2 124M, prompt 32, 96 new tokens), beams (the base Transformer,
-source 32, 32 new tokens), length (the cost of a token at the end of a long run), limits
-(how fast the machine reads and multiplies, and what that allows).
+source 32, 32 new tokens), length (the cost of a token at the end of a long run),
+products (what a step's products with weights allow if nothing else takes time), limits
+(how fast the machine reads, and what that allows).
 Peers: pip install -e ".[benchmarks]"; one that is not installed is named, not run.
 All models have random weights of the same shapes, so every library makes all tokens.
 """
@@ -43,11 +44,14 @@ ENCODER_DECODERS = [
     ("CTranslate2 int8", "ctranslate2", {"kind": "int8"}),
 ]
 
+PRODUCTS = [("XLA", "xla", {}), ("PyTorch", "torch", {})]
 
-def table(module, contenders, settings, threads, repeats):
-    """Tokens a second of all contenders, and the first as a multiple of each."""
+
+def table(module, contenders, settings, tokens, threads, repeats):
+    """Tokens a second of all contenders, and each as a multiple of the first."""
     results = race(module, contenders, settings, threads, repeats)
-    mine, rows = results[0].get("median"), []
+    first, against = results[0].get("median"), f"times {results[0]['name']}"
+    rows = []
     for result in results:
         if "failure" in result:
             rows.append({"contender": result["name"], "tokens/s": result["failure"]})
@@ -55,9 +59,9 @@ def table(module, contenders, settings, threads, repeats):
         rows.append(
             {
                 "contender": result["name"],
-                "tokens/s": settings["batch"] * settings["new"] / result["median"],
+                "tokens/s": tokens / result["median"],
                 "spread": f"{result['spread']:.0%}",
-                "times keras_tfm": f"{mine / result['median']:.2f}" if mine else "",
+                against: f"{first / result['median']:.2f}" if first else "",
             }
         )
     return rows
@@ -105,7 +109,7 @@ def length_table(shape, length=1024, piece=64, repeats=3):
 
 def main():
     """Run from the command line."""
-    arguments = parser(__doc__, "greedy,beams,length,limits")
+    arguments = parser(__doc__, "greedy,beams,length,products,limits")
     arguments.add_argument("--batches", default="1,8", help="batch sizes of greedy")
     given = arguments.parse_args()
     chosen, tables = given.tables, {}
@@ -115,7 +119,7 @@ def main():
         for batch in map(int, given.batches.split(",")):
             sizes = {"shape": gpt2, "batch": batch, "length": 32, "new": 96}
             title = f"greedy, batch {batch}, prompt 32 + 96 new tokens"
-            tables[title] = table("decoders", DECODERS, sizes, *how)
+            tables[title] = table("decoders", DECODERS, sizes, 96 * batch, *how)
             if batch == 1:
                 rate = tables[title][0]["tokens/s"] * weights_read(gpt2) / 1e9
                 limit = copy_bandwidth(given.threads) / 1e9
@@ -125,11 +129,17 @@ def main():
     if "beams" in chosen:
         sizes = {"shape": base, "batch": 8, "length": 32, "new": 32, "beams": 5}
         title = "beam 5, batch 8, source 32, 32 new tokens"
-        tables[title] = table("encoder_decoders", ENCODER_DECODERS, sizes, *how)
+        tables[title] = table("encoder_decoders", ENCODER_DECODERS, sizes, 256, *how)
     if "length" in chosen:
         tables["one run of 1024 positions, batch 1"] = length_table(gpt2)
+    if "products" in chosen:
+        kinds = ("greedy", gpt2, 8, False), ("beam 5", base, 40, True)
+        for name, shape, rows, cross in kinds:
+            sizes = {"shape": shape, "rows": rows, "cross": cross}
+            title = f"products with weights alone: {name}, batch 8"
+            tables[title] = table("products", PRODUCTS, sizes, 8, *how)
     if "limits" in chosen:
-        tables["what the machine allows"] = limits(gpt2, base, given.threads)
+        tables["what the machine allows"] = limits(gpt2, given.threads)
     write("generation", tables, given.output_dir)
 
 

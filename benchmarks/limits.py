@@ -1,4 +1,4 @@
-"""What the machine allows a generating Transformer: rates of reading and products."""
+"""What the machine allows a generating Transformer: rates of reading."""
 
 import threading
 import time
@@ -46,33 +46,6 @@ def read_bandwidth(threads=2, gigabytes=1.0):
     return 4 * matrix.numel() / _best(lambda: torch.mv(matrix, vector))
 
 
-def products_alone(shape, rows, threads=2):
-    """Seconds of a decoding step's products with weights, in PyTorch, without the rest.
-
-    Args:
-        shape: dict of `vocabulary`, `layers`, `width`; a block has self-attention,
-            cross-attention with keys and values that are there, and a feed-forward
-            four times as wide.
-        rows: int, of all batches and beams.
-        threads: int.
-    """
-    import torch
-
-    torch.set_num_threads(threads)
-    width = shape["width"]
-    block = [(width, 3 * width)] + 3 * [(width, width)]
-    block += [(width, 4 * width), (4 * width, width)]
-    shapes = shape["layers"] * block + [(width, shape["vocabulary"])]
-    weights = [torch.ones(*one) for one in shapes]
-    inputs = {size: torch.ones(rows, size) for size in (width, 4 * width)}
-
-    def step():
-        for weight in weights:
-            inputs[len(weight)] @ weight
-
-    return _best(step)
-
-
 def weights_read(shape):
     """Bytes of float32 weights that a token of batch 1 has to read, of a GPT.
 
@@ -84,23 +57,19 @@ def weights_read(shape):
     return 4 * (shape["layers"] * block + 2 * width + shape["vocabulary"] * width)
 
 
-def limits(gpt, base, threads, batch=8, beams=5):
+def limits(gpt, threads):
     """Rows of a table: rates of the machine and the tokens a second that follow.
 
     Args:
         gpt: dict, shape of the decoder of batch 1.
-        base: dict, shape of the encoder-decoder.
         threads: int.
-        batch: int, of the encoder-decoder.
-        beams: int.
     """
-    read, alone = read_bandwidth(threads), products_alone(base, batch * beams, threads)
+    read = read_bandwidth(threads)
     rates = {
         "copying, GB/s read and written": copy_bandwidth(threads) / 1e9,
         "reading, GB/s": read / 1e9,
         "tokens/s at batch 1, float32 weights read once each": read / weights_read(gpt),
         "the same, int8": 4 * read / weights_read(gpt),
-        "tokens/s with beams, products with weights alone": batch / alone,
     }
     return [{"limit": name, "rate": rate} for name, rate in rates.items()]
 

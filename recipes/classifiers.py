@@ -38,7 +38,7 @@ def compile_classifier(model, config, steps, one_hot=False):
         schedule,
         weight_decay=config.weight_decay,
         clipnorm=1.0,
-        gradient_accumulation_steps=config.gradient_accumulation_steps,
+        **config.optimizer_options,
     )
     loss, metric = training.SmoothedCrossentropy, training.MaskedAccuracy()
     if one_hot:

@@ -50,6 +50,9 @@ class Common:
         "none", "number format that layers compute in, beside float32", PRECISIONS
     )
     accumulate: int = option(1, "batches whose gradients are added up before a step")
+    ema: float = option(
+        0.0, "momentum of a running average of the weights, kept in the end; 0: none"
+    )
     remat: int = option(0, "1: less memory, blocks compute again for the gradient")
     jit: str = option("auto", "compile the step with XLA (auto: Keras decides)", JIT)
     debug: int = option(0, "1 shows where in the code an error came from")
@@ -67,6 +70,8 @@ class Common:
                 raise ValueError(
                     f"{flag(name)} must be positive, got {getattr(self, name)}."
                 )
+        if not 0 <= self.ema < 1:
+            raise ValueError(f"--ema must be in [0, 1), got {self.ema}.")
 
     @property
     def policy(self):
@@ -76,9 +81,11 @@ class Common:
         return f"mixed_{self.mixed_precision}"
 
     @property
-    def gradient_accumulation_steps(self):
-        """The optimizers' argument: None for one batch."""
-        return self.accumulate if self.accumulate > 1 else None
+    def optimizer_options(self):
+        """Arguments of any optimizer: summed gradients, averaged weights."""
+        steps = self.accumulate if self.accumulate > 1 else None
+        average = {"use_ema": True, "ema_momentum": self.ema} if self.ema else {}
+        return {"gradient_accumulation_steps": steps, **average}
 
     @property
     def jit_compile(self):

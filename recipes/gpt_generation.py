@@ -151,7 +151,7 @@ def compile_model(model, config):
         beta_2=config.beta_2,
         weight_decay=config.weight_decay,
         global_clipnorm=1.0,
-        gradient_accumulation_steps=config.gradient_accumulation_steps,
+        **config.optimizer_options,
     )
     model.compile(
         training.exclude_norms_and_biases(optimizer, model),

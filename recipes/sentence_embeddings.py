@@ -113,7 +113,7 @@ def compile_model(model, config, steps):
         training.cosine_warmup(config.learning_rate, total // 10, total),
         weight_decay=config.weight_decay,
         clipnorm=1.0,
-        gradient_accumulation_steps=config.gradient_accumulation_steps,
+        **config.optimizer_options,
     )
     model.compile(
         training.exclude_norms_and_biases(optimizer, model),

@@ -132,6 +132,7 @@ def fit(model, config, train, validation, callbacks=()):
         print(f"Going on after epoch {epochs_done(folder)} of {config.epochs}.")
     else:
         shutil.rmtree(folder / BACKUP, ignore_errors=True)
+    averages = [keras.callbacks.SwapEMAWeights()] if config.ema else []  # to validate
     model.fit(
         train,
         validation_data=validation,
@@ -143,6 +144,7 @@ def fit(model, config, train, validation, callbacks=()):
                 str(folder / BACKUP), double_checkpoint=True, delete_checkpoint=False
             ),
             keras.callbacks.TensorBoard(str(folder / "logs")),
+            *averages,
             *callbacks,
         ],
     )

@@ -125,7 +125,7 @@ def compile_model(model, config, steps):
             schedule,
             beta_2=0.98,
             global_clipnorm=1.0,
-            gradient_accumulation_steps=config.gradient_accumulation_steps,
+            **config.optimizer_options,
         ),
         training.SmoothedCrossentropy(label_smoothing=config.label_smoothing),
         jit_compile=config.jit_compile,

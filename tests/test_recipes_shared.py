@@ -402,3 +402,37 @@ def test_gradients_of_several_batches_are_one_step():
         model.fit(dataset.take(steps), shuffle=False, verbose=0)
         assert np.any(model.get_weights()[0] != before) is np.bool_(moved)
     assert toy(Config())[0].optimizer.gradient_accumulation_steps is None
+
+
+class Average(keras.callbacks.Callback):
+    """The averages that `--ema` promises, and the loss that goes with them."""
+
+    def __init__(self, momentum):
+        super().__init__()
+        self.momentum, self.weights = momentum, None
+
+    def on_train_batch_end(self, batch, logs=None):
+        now = self.model.get_weights()
+        before = self.weights or now
+        shares = self.momentum, 1 - self.momentum
+        self.weights = [shares[0] * a + shares[1] * b for a, b in zip(before, now)]
+
+
+def test_the_average_of_the_weights_is_measured_and_kept(tmp_path):
+    config = Config(output_dir=str(tmp_path), learning_rate=0.1, ema=0.7)
+    average = Average(0.7)
+    model, history = train(config, [average])
+    for one, two in zip(model.get_weights(), average.weights):
+        np.testing.assert_allclose(one, two, atol=1e-6)
+    loss = model.evaluate(toy(config)[1], return_dict=True)["loss"]
+    assert history["val_loss"][-1] == pytest.approx(loss, rel=1e-5)
+    again, _ = train(config)  # stopped after training: from the backup
+    for one, two in zip(model.get_weights(), again.get_weights()):
+        np.testing.assert_allclose(one, two, atol=1e-6)
+
+
+def test_there_is_no_average_unless_asked_for(tmp_path):
+    model, _ = train(Config(output_dir=str(tmp_path)))
+    assert not model.optimizer.use_ema
+    with pytest.raises(ValueError, match="--ema must be in .0, 1., got 1"):
+        Config(ema=1.0)
