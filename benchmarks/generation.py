@@ -18,8 +18,8 @@ import numpy as np
 
 from benchmarks.decoders import prompts
 from benchmarks.limits import copy_bandwidth, limits, weights_read
-from benchmarks.pairing import race, write
-from benchmarks.steps import parser
+from benchmarks.pairing import write
+from benchmarks.steps import parser, speed_table
 
 GPT2 = {"vocabulary": 50257, "layers": 12, "heads": 12, "width": 768}
 BASE = {"vocabulary": 32000, "layers": 6, "heads": 8, "width": 512}
@@ -48,22 +48,11 @@ PRODUCTS = [("XLA", "xla", {}), ("PyTorch", "torch", {})]
 
 
 def table(module, contenders, settings, tokens, threads, repeats):
-    """Tokens a second of all contenders, and each as a multiple of the first."""
-    results = race(module, contenders, settings, threads, repeats)
-    first, against = results[0].get("median"), f"times {results[0]['name']}"
-    rows = []
-    for result in results:
-        if "failure" in result:
-            rows.append({"contender": result["name"], "tokens/s": result["failure"]})
-            continue
-        rows.append(
-            {
-                "contender": result["name"],
-                "tokens/s": tokens / result["median"],
-                "spread": f"{result['spread']:.0%}",
-                against: f"{first / result['median']:.2f}" if first else "",
-            }
-        )
+    """`speed_table`, with tokens a second of runs that make so many `tokens`."""
+    rows = speed_table(module, contenders, settings, threads, repeats)
+    for row in rows:
+        seconds = row.pop("seconds")
+        row["tokens/s"] = seconds if isinstance(seconds, str) else tokens / seconds
     return rows
 
 

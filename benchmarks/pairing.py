@@ -13,7 +13,6 @@ import json
 import os
 import pathlib
 import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -72,9 +71,7 @@ class Contender:
 
     def close(self):
         """End the process."""
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
-        self.process.wait()
+        self.process.communicate()
 
     def _answer(self):
         for line in self.process.stdout:
@@ -231,20 +228,19 @@ def main():
     for _ in sys.stdin:
         start = time.perf_counter()
         run()
-        answer = {"seconds": time.perf_counter() - start, "peak": _peak() - before}
+        answer = {
+            "seconds": time.perf_counter() - start,
+            "peak": _memory("VmHWM") - before,
+        }
         answer["notes"] = getattr(run, "notes", {})
         print(MARK + json.dumps(answer), flush=True)
 
 
-def _memory():
-    """MiB that this process holds."""
-    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 2**20
-
-
-def _peak():
-    """The most MiB that this process ever held."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def _memory(line="VmRSS"):
+    """MiB that this process holds; with "VmHWM" the most that it ever held."""
+    for text in pathlib.Path("/proc/self/status").read_text().splitlines():
+        if text.startswith(f"{line}:"):
+            return int(text.split()[1]) / 1024
 
 
 if __name__ == "__main__":
