@@ -35,8 +35,8 @@ PRESETS = {
     },
     "--init --lora": {"learning_rate": 5e-4},
     "glue/sst2 --init": {
-        "max_length": 64, "batch_size": 64, "epochs": 4, "learning_rate": 1e-4,
-        "drop_words": 0.2, "ema": 0.998,
+        "max_length": 64, "batch_size": 64, "epochs": 3, "learning_rate": 1e-4,
+        "drop_words": 0.15, "ema": 0.998,
     },
     "glue/sst2 --init --lora": {"learning_rate": 1e-3},
     "glue/mrpc --init": {"max_length": 128, "epochs": 5, "learning_rate": 1e-4},

@@ -78,10 +78,12 @@ def test_presets_of_pretrained_models():
     full = configure(dataset="glue/sst2", init="folder")
     lora = configure(dataset="glue/sst2", init="folder", lora=8)
     assert small.drop_words == 0.4 and small.learning_rate == 5e-4
-    assert full.drop_words == 0.0 and full.learning_rate == 1e-4
-    assert lora.learning_rate == 1e-3 and lora.epochs == full.epochs
+    assert (full.drop_words, full.ema, full.learning_rate) == (0.15, 0.998, 1e-4)
+    assert lora.learning_rate == 1e-3
+    assert (lora.epochs, lora.ema) == (full.epochs, full.ema)
     other = configure(dataset="imdb_reviews", init="folder", epochs=9)
     assert (other.split, other.learning_rate, other.epochs) == ("test", 5e-5, 9)
+    assert (other.drop_words, other.ema) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("name", ["glue/mrpc", "glue/rte"])
