@@ -43,16 +43,16 @@ ENCODER_DECODERS = [
     ("CTranslate2 float32", "ctranslate2", {}),
     ("CTranslate2 int8", "ctranslate2", {"kind": "int8"}),
 ]
-
 PRODUCTS = [("XLA", "xla", {}), ("PyTorch", "torch", {})]
 
 
 def table(module, contenders, settings, tokens, threads, repeats):
     """`speed_table`, with tokens a second of runs that make so many `tokens`."""
-    rows = speed_table(module, contenders, settings, threads, repeats)
-    for row in rows:
-        seconds = row.pop("seconds")
-        row["tokens/s"] = seconds if isinstance(seconds, str) else tokens / seconds
+    rows = []
+    for row in speed_table(module, contenders, settings, threads, repeats):
+        name, seconds = row.pop("contender"), row.pop("seconds")
+        rate = tokens / seconds if isinstance(seconds, float) else seconds  # a failure
+        rows.append({"contender": name, "tokens/s": rate, **row})
     return rows
 
 
@@ -108,7 +108,8 @@ def main():
         for batch in map(int, given.batches.split(",")):
             sizes = {"shape": gpt2, "batch": batch, "length": 32, "new": 96}
             title = f"greedy, batch {batch}, prompt 32 + 96 new tokens"
-            tables[title] = table("decoders", DECODERS, sizes, 96 * batch, *how)
+            tokens = sizes["batch"] * sizes["new"]
+            tables[title] = table("decoders", DECODERS, sizes, tokens, *how)
             if batch == 1:
                 rate = tables[title][0]["tokens/s"] * weights_read(gpt2) / 1e9
                 limit = copy_bandwidth(given.threads) / 1e9
@@ -118,7 +119,8 @@ def main():
     if "beams" in chosen:
         sizes = {"shape": base, "batch": 8, "length": 32, "new": 32, "beams": 5}
         title = "beam 5, batch 8, source 32, 32 new tokens"
-        tables[title] = table("encoder_decoders", ENCODER_DECODERS, sizes, 256, *how)
+        tokens = sizes["batch"] * sizes["new"]
+        tables[title] = table("encoder_decoders", ENCODER_DECODERS, sizes, tokens, *how)
     if "length" in chosen:
         tables["one run of 1024 positions, batch 1"] = length_table(gpt2)
     if "products" in chosen:
